@@ -56,26 +56,26 @@ use axum::middleware;
 use chronolith_service::access::Principal;
 
 use self::access::Access;
-use crate::app::App;
+use crate::web::Web;
 
 pub(crate) use lifecycle::reload_now;
 
 /// All routes of the server. There are no credentials: everybody may do everything.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    router_with(app, &Access::of(Principal::unrestricted()))
+pub(crate) fn router(web: Arc<Web>) -> Router {
+    router_with(web, &Access::of(Principal::unrestricted()))
 }
 
-fn router_with(app: Arc<App>, access: &Access) -> Router {
+fn router_with(web: Arc<Web>, access: &Access) -> Router {
     let table = routes::table();
-    let routes = routes::router(&app, access)
+    let routes = routes::router(&web, access)
         .fallback(move |request| paths::unrouted(table, request))
         .method_not_allowed_fallback(paths::wrong_method)
-        .layer(middleware::from_fn_with_state(app.clone(), compress::compress))
+        .layer(middleware::from_fn_with_state(web.clone(), compress::compress))
         .layer(middleware::from_fn(paths::redirect_unclean))
-        .layer(middleware::from_fn_with_state((app.clone(), table), origin::check))
-        .layer(middleware::from_fn_with_state(app.clone(), host_check::check))
-        .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
-        .with_state(app);
+        .layer(middleware::from_fn_with_state((web.clone(), table), origin::check))
+        .layer(middleware::from_fn_with_state(web.clone(), host_check::check))
+        .layer(middleware::from_fn_with_state(web.clone(), observe::observe))
+        .with_state(web);
     // The router adds `Allow` after all of its layers, so a further layer around it has to complete it. The
     // prefix goes before there is a route, so that each route has one name in metrics.
     Router::new()

@@ -7,7 +7,6 @@
 //! queries (`promql`), decoding of protocol messages (`ingest`), flags and the settings file (the binary
 //! `chronolith`).
 
-mod app;
 mod connections;
 pub mod duration;
 mod exposition;
@@ -19,6 +18,7 @@ pub mod options;
 mod process;
 pub mod serve;
 mod version;
+mod web;
 
 pub use chronolith_service::options::{
     CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, RuleFiles,

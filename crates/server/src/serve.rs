@@ -36,10 +36,10 @@ pub use self::error::RunError;
 use self::rounds::guarded;
 use self::shutdown::{Running, StopSignals};
 use self::stop::Stop;
-use crate::app::App;
 use crate::http;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_QUEUE_MAX};
 use crate::options::{Reload, ServerOptions};
+use crate::web::Web;
 
 /// Pause between two rounds of background work.
 const TICK_PAUSE: Duration = Duration::from_secs(1);
@@ -75,15 +75,15 @@ impl Server {
         let bind = |error| RunError::Bind { setting: "http", address: options.listen.clone(), error };
         let listener = runtime.block_on(listen(&options.listen)).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        let app = Arc::new(App::new(env, options, reload));
-        app.service.queries.log.open(&*app.service.env.disk).map_err(RunError::QueryLog)?;
-        app.service.read_rules().map_err(RunError::GraphiteRules)?;
+        let web = Arc::new(Web::new(env, options, reload));
+        web.service.queries.log.open(&*web.service.env.disk).map_err(RunError::QueryLog)?;
+        web.service.read_rules().map_err(RunError::GraphiteRules)?;
         let (closing, closed) = watch::channel(false);
-        runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed.clone()));
-        listen_for_points(&app, &runtime, &closed)?;
+        runtime.spawn(accept(web.clone(), listener, http::router(web.clone()), closed.clone()));
+        listen_for_points(&web, &runtime, &closed)?;
         let stop = Arc::new(Stop::default());
         let (opened, opening) = watch::channel(Opening::Running);
-        let running = Running { app, runtime, bucket: None, closing, stop, threads: Vec::new() };
+        let running = Running { web, runtime, bucket: None, closing, stop, threads: Vec::new() };
         let mut server = Server { running, address, opening };
         server.spawn_opening(opened)?;
         tracing::info!(%address, "listening");
@@ -91,14 +91,14 @@ impl Server {
     }
 
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
-        let app = self.running.app.clone();
-        let mut options = app.options.bucket.clone();
+        let web = self.running.web.clone();
+        let mut options = web.options.bucket.clone();
         if let Some(options) = &mut options {
-            options.field_separator.clone_from(&app.service.options.tsdb.field_separator);
+            options.field_separator.clone_from(&web.service.options.tsdb.field_separator);
         }
         let bucket = options.map(|options| self.open_bucket(&options)).transpose()?;
         if let Some(bucket) = bucket.clone().filter(|bucket| bucket.is_read_only()) {
-            app.service.lifecycle.set_sources(bucket);
+            web.service.lifecycle.set_sources(bucket);
             tracing::info!("ready, read-only over the bucket");
             let _ = opened.send(Opening::Done);
             return Ok(());
@@ -106,16 +106,16 @@ impl Server {
         let has_bucket = bucket.is_some();
         let open = move || {
             // The receiver is gone when the server stops during the replay.
-            let open = |app: &App| {
-                let options = app.service.options.tsdb_options();
+            let open = |web: &Web| {
+                let options = web.service.options.tsdb_options();
                 Tsdb::open_with_bucket(
-                    app.service.env.clone(),
+                    web.service.env.clone(),
                     options,
-                    app.service.lifecycle.replay_progress(),
+                    web.service.lifecycle.replay_progress(),
                     bucket,
                 )
             };
-            let _ = opened.send(open_store(&app, open));
+            let _ = opened.send(open_store(&web, open));
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
         thread::spawn("replay", open).map_err(RunError::Threads)?;
@@ -133,11 +133,11 @@ impl Server {
             self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.maintain_bucket())?;
         }
         self.spawn_continuous_queries()?;
-        if self.running.app.options.self_scrape_interval_ms > 0 {
-            let app = self.running.app.clone();
+        if self.running.web.options.self_scrape_interval_ms > 0 {
+            let web = self.running.web.clone();
             let stop = self.running.stop.clone();
             let instance = self.address.to_string();
-            let scrape = move || scrape::run(&app, &instance, &stop);
+            let scrape = move || scrape::run(&web, &instance, &stop);
             self.running.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Server {
 
     /// Opens the bucket, with a runtime of its own for its requests. Nothing is read from it yet.
     fn open_bucket(&mut self, options: &BucketOptions) -> Result<Arc<BucketSources>, RunError> {
-        let app = &self.running.app;
+        let web = &self.running.web;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("bucket")
@@ -153,21 +153,21 @@ impl Server {
             .build()
             .map_err(RunError::Threads)?;
         let sources =
-            BucketSources::open(options, &app.service.env, runtime.handle()).map_err(RunError::Bucket)?;
+            BucketSources::open(options, &web.service.env, runtime.handle()).map_err(RunError::Bucket)?;
         tracing::info!(url = options.store.url, "bucket opened");
         let sources = Arc::new(sources);
-        app.service.set_bucket(sources.clone());
+        web.service.set_bucket(sources.clone());
         self.running.bucket = Some(runtime);
         Ok(sources)
     }
 
     fn spawn_continuous_queries(&mut self) -> Result<(), RunError> {
-        let app = self.running.app.clone();
+        let web = self.running.web.clone();
         let stop = self.running.stop.clone();
         let run = move || {
             while !stop.wait(TICK_PAUSE) {
-                let Some(store) = app.service.lifecycle.opened() else { continue };
-                guarded(&app, "continuous-queries", || continuous::run(&app.service, store));
+                let Some(store) = web.service.lifecycle.opened() else { continue };
+                guarded(&web, "continuous-queries", || continuous::run(&web.service, store));
             }
         };
         let name = "continuous-queries";
@@ -182,13 +182,13 @@ impl Server {
         pause: impl Fn(&Tsdb) -> Duration + Send + 'static,
         round: impl Fn(&Tsdb) + Send + 'static,
     ) -> Result<(), RunError> {
-        let app = self.running.app.clone();
+        let web = self.running.web.clone();
         let stop = self.running.stop.clone();
         let run = move || {
-            while !stop.wait(app.service.lifecycle.opened().map_or(TICK_PAUSE, |store| pause(store))) {
-                let Some(store) = app.service.lifecycle.opened() else { continue };
+            while !stop.wait(web.service.lifecycle.opened().map_or(TICK_PAUSE, |store| pause(store))) {
+                let Some(store) = web.service.lifecycle.opened() else { continue };
                 // A bug in one round must not end flushing, syncs or the checkpoint for good.
-                guarded(&app, name, || round(store));
+                guarded(&web, name, || round(store));
             }
         };
         self.running.threads.push(thread::spawn(name, run).map_err(RunError::Threads)?);
@@ -214,7 +214,7 @@ impl Server {
     /// # Errors
     /// As [`Server::wait_ready`] and [`Server::stop`].
     pub fn run_until_signal(self) -> Result<(), RunError> {
-        let until = run_until_signal(self.running.app.clone(), self.opening.clone());
+        let until = run_until_signal(self.running.web.clone(), self.opening.clone());
         let signals = self.running.runtime.block_on(until)?;
         self.running.stop(Some(signals))
     }
@@ -245,20 +245,20 @@ fn runtime(options: &ServerOptions) -> Result<Runtime, RunError> {
 
 /// Opens the store by `open` and takes it into use. A failure shows in the health of the server, be it a
 /// panic.
-pub(crate) fn open_store(app: &App, open: impl FnOnce(&App) -> Result<Arc<Tsdb>, OpenError>) -> Opening {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| open(app))) {
+pub(crate) fn open_store(web: &Web, open: impl FnOnce(&Web) -> Result<Arc<Tsdb>, OpenError>) -> Opening {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| open(web))) {
         Ok(Ok(store)) => {
             report(&store);
-            app.service.set_store(store, Vec::new());
+            web.service.set_store(store, Vec::new());
             Opening::Done
         }
         Ok(Err(error)) => {
-            app.service.lifecycle.set_start_failure(format!("start failed: {error}"));
+            web.service.lifecycle.set_start_failure(format!("start failed: {error}"));
             Opening::Failed(Arc::new(error))
         }
         Err(_) => {
-            app.metrics.background.thread_panics.add(1);
-            app.service
+            web.metrics.background.thread_panics.add(1);
+            web.service
                 .lifecycle
                 .set_start_failure("start failed: the replay panicked, see standard error".to_owned());
             Opening::Panicked
@@ -283,7 +283,7 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
 
 /// Opens the listeners of line protocol over UDP and of carbon.
 fn listen_for_points(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     runtime: &Runtime,
     closed: &watch::Receiver<bool>,
 ) -> Result<(), RunError> {
@@ -291,11 +291,11 @@ fn listen_for_points(
     let udp_socket = |setting, address: &str| {
         runtime.block_on(UdpSocket::bind(address)).map_err(|error| bind(setting, address, error))
     };
-    for options in app.service.options.influx.udp.clone() {
+    for options in web.service.options.influx.udp.clone() {
         let socket = udp_socket("influx.udp", &options.listen)?;
-        runtime.spawn(udp::listen(app.clone(), udp::LineProtocol(options), socket, closed.clone()));
+        runtime.spawn(udp::listen(web.clone(), udp::LineProtocol(options), socket, closed.clone()));
     }
-    for (idx, options) in app.service.options.write.carbon.listeners.iter().enumerate() {
+    for (idx, options) in web.service.options.write.carbon.listeners.iter().enumerate() {
         let setting = match options.protocol {
             CarbonProtocol::Plaintext => "carbon.listen",
             CarbonProtocol::Pickle => "carbon.pickle-listen",
@@ -303,14 +303,14 @@ fn listen_for_points(
         let address = &options.listen;
         let socket = runtime.block_on(listen(address)).map_err(|error| bind(setting, address, error))?;
         let local = socket.local_addr().map_err(|error| bind(setting, address, error))?;
-        let input = app.service.carbon.of_listener(idx);
+        let input = web.service.carbon.of_listener(idx);
         let listener =
-            Arc::new(carbon::listener::Listener { app: app.clone(), options: options.clone(), input });
+            Arc::new(carbon::listener::Listener { web: web.clone(), options: options.clone(), input });
         tracing::info!(address = %local, listener = listener.input.name, "listening for carbon");
         if options.protocol == CarbonProtocol::Plaintext {
             let datagrams = udp_socket(setting, &local.to_string())?;
             let lines = carbon::Datagrams(listener.clone());
-            runtime.spawn(udp::listen(app.clone(), lines, datagrams, closed.clone()));
+            runtime.spawn(udp::listen(web.clone(), lines, datagrams, closed.clone()));
         }
         runtime.spawn(carbon::accept(listener, socket, closed.clone()));
     }
@@ -335,7 +335,7 @@ async fn opened(mut opening: watch::Receiver<Opening>) -> Result<(), RunError> {
 }
 
 /// Gives the signals, one of which has come.
-async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> Result<StopSignals, RunError> {
+async fn run_until_signal(web: Arc<Web>, opening: watch::Receiver<Opening>) -> Result<StopSignals, RunError> {
     let mut signals = StopSignals::new()?;
     let mut hangup = signal(SignalKind::hangup()).map_err(RunError::Threads)?;
     let opened = opened(opening);
@@ -349,27 +349,27 @@ async fn run_until_signal(app: Arc<App>, opening: watch::Receiver<Opening>) -> R
             }
             () = signals.next() => return Ok(signals),
             _ = hangup.recv() => {
-                let app = app.clone();
+                let web = web.clone();
                 // The outcome is logged where it happens.
-                tokio::task::spawn_blocking(move || http::reload_now(&app).ok());
+                tokio::task::spawn_blocking(move || http::reload_now(&web).ok());
             }
         }
     }
 }
 
-async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed: watch::Receiver<bool>) {
+async fn accept(web: Arc<Web>, listener: TcpListener, router: Router, mut closed: watch::Receiver<bool>) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = closed.changed() => return,
         };
         match accepted {
-            Ok((stream, _)) => admit(&app, stream, &router, &closed),
+            Ok((stream, _)) => admit(&web, stream, &router, &closed),
             Err(error) => {
-                app.metrics.http.accept_failures.add(1);
+                web.metrics.http.accept_failures.add(1);
                 tracing::warn!(%error, "accepting a connection failed");
-                if app.connections.evict_idlest() {
-                    app.metrics.http.connections_evicted.add(1);
+                if web.connections.evict_idlest() {
+                    web.metrics.http.connections_evicted.add(1);
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -378,19 +378,19 @@ async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed
 }
 
 /// Serves a connection if there is room, or makes room by closing the connection that has been idle longest.
-fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Receiver<bool>) {
-    app.metrics.http.connections_accepted.add(1);
-    if app.connections.is_full() {
-        if !app.connections.evict_idlest() {
-            app.metrics.http.accept_failures.add(1);
+fn admit(web: &Arc<Web>, stream: TcpStream, router: &Router, closed: &watch::Receiver<bool>) {
+    web.metrics.http.connections_accepted.add(1);
+    if web.connections.is_full() {
+        if !web.connections.evict_idlest() {
+            web.metrics.http.accept_failures.add(1);
             return;
         }
-        app.metrics.http.connections_evicted.add(1);
+        web.metrics.http.connections_evicted.add(1);
     }
     // Answers are written in one piece; waiting for more bytes to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
-    let guard = app.connections.register(app.service.env.clock.clone());
-    tokio::spawn(connection::serve(guard, stream, app.clone(), router.clone(), closed.clone()));
+    let guard = web.connections.register(web.service.env.clock.clone());
+    tokio::spawn(connection::serve(guard, stream, web.clone(), router.clone(), closed.clone()));
 }

@@ -10,46 +10,46 @@ use chronolith_tsdb::TsdbStats;
 
 use super::memory::{self, Memory};
 use super::server;
-use crate::app::App;
 use crate::metrics::bucket::BucketState;
 use crate::metrics::{background, bucket, carbon, compression, http, stream, tsdb};
 use crate::process;
+use crate::web::Web;
 
 /// All families at this moment.
-pub(crate) fn gather(app: &App) -> Vec<Family> {
+pub(crate) fn gather(web: &Web) -> Vec<Family> {
     let mut families = Vec::new();
     let out = &mut families;
-    let metrics = &app.metrics;
-    collect(process::PROCESS, &process::read(&app.service.env), out);
-    collect(server::SERVER, app, out);
+    let metrics = &web.metrics;
+    collect(process::PROCESS, &process::read(&web.service.env), out);
+    collect(server::SERVER, web, out);
     collect(http::HTTP, &metrics.http, out);
     collect(compression::COMPRESSION, &metrics.compression, out);
     collect(background::BACKGROUND, &metrics.background, out);
-    collect(background::CONTINUOUS, &app.service.influx, out);
-    collect(write::WRITE, &app.service.writes.metrics, out);
+    collect(background::CONTINUOUS, &web.service.influx, out);
+    collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
-    collect(carbon::CARBON, &app.service.carbon, out);
-    collect(query::QUERY, &app.service.query_metrics, out);
-    collect(query::QUERY_CACHE, &app.service.queries.cache.counts(), out);
+    collect(carbon::CARBON, &web.service.carbon, out);
+    collect(query::QUERY, &web.service.query_metrics, out);
+    collect(query::QUERY_CACHE, &web.service.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
     collect(stream::FEDERATE, &metrics.federate, out);
     collect(stream::SEARCH, &metrics.search, out);
     collect(stream::INFLUX_QUERY, &metrics.influx_query, out);
     for table in admission::tables() {
-        collect(table, &app.service.admission, out);
+        collect(table, &web.service.admission, out);
     }
-    collect(memory::MEMORY, &Memory::read(app, 0), out);
-    collect(tenants::TENANTS, &app.service.writes.tenants, out);
-    if let Some(sources) = app.service.bucket.get() {
+    collect(memory::MEMORY, &Memory::read(web, 0), out);
+    collect(tenants::TENANTS, &web.service.writes.tenants, out);
+    if let Some(sources) = web.service.bucket.get() {
         collect(bucket::BUCKET, &BucketState::read(sources), out);
     }
-    match app.service.lifecycle.opened() {
+    match web.service.lifecycle.opened() {
         Some(store) => {
-            collect(server::TENANT_SERIES, app, out);
+            collect(server::TENANT_SERIES, web, out);
             collect_store(&store.stats(), out);
         }
-        None if app.service.lifecycle.is_read_only() => {}
-        None => collect(server::REPLAY, app, out),
+        None if web.service.lifecycle.is_read_only() => {}
+        None => collect(server::REPLAY, web, out),
     }
     families
 }

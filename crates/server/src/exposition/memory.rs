@@ -8,8 +8,8 @@ use chronolith_service::metrics::Metric;
 use chronolith_tsdb::{MemoryPart, TsdbMemory, store_name};
 use serde_json::{Map, Value, json};
 
-use crate::app::App;
 use crate::process::{self, ProcessStats};
+use crate::web::Web;
 
 /// All consumers at one moment.
 pub(crate) struct Memory {
@@ -42,10 +42,10 @@ pub(crate) static MEMORY: &[Metric<Memory>] = &[
 
 impl Memory {
     /// Collects all parts; `tenant_count` tenants at most are listed.
-    pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
-        let cache = app.service.queries.cache.counts();
-        let (pool_bytes, pool_count) = app.service.writes.pools.remote_write.bytes_and_len();
-        let admission = &app.service.admission;
+    pub(crate) fn read(web: &Web, tenant_count: usize) -> Memory {
+        let cache = web.service.queries.cache.counts();
+        let (pool_bytes, pool_count) = web.service.writes.pools.remote_write.bytes_and_len();
+        let admission = &web.service.admission;
         let mut server = vec![
             MemoryPart::new(
                 "write_requests",
@@ -60,10 +60,10 @@ impl Memory {
             ),
             MemoryPart::new("query_cache", cache.bytes, cache.entries as u64),
         ];
-        server.extend(activity(app));
+        server.extend(activity(web));
         let store =
-            app.service.lifecycle.opened().map(|store| store.memory(tenant_count)).unwrap_or_default();
-        Memory { process: process::read(&app.service.env), store, server }
+            web.service.lifecycle.opened().map(|store| store.memory(tenant_count)).unwrap_or_default();
+        Memory { process: process::read(&web.service.env), store, server }
     }
 
     /// Parts on the heap.
@@ -108,11 +108,11 @@ impl Memory {
 }
 
 /// Lists of recent activity.
-pub(super) fn activity(app: &App) -> [MemoryPart; 3] {
+pub(super) fn activity(web: &Web) -> [MemoryPart; 3] {
     [
-        app.service.queries.top.memory(),
-        app.service.queries.metric_usage.memory(),
-        app.service.writes.rejects.memory(),
+        web.service.queries.top.memory(),
+        web.service.queries.metric_usage.memory(),
+        web.service.writes.rejects.memory(),
     ]
 }
 

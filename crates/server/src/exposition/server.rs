@@ -3,48 +3,48 @@
 use chronolith_service::metrics::definition::Metric;
 
 use super::memory::activity;
-use crate::app::App;
 use crate::version::{BuildInfo, VERSION};
+use crate::web::Web;
 
-pub(super) static SERVER: &[Metric<App>] = &[
+pub(super) static SERVER: &[Metric<Web>] = &[
     Metric::gauges(
         "chronolith_build_info",
         &["version", "revision", "branch", "build_date"],
         "Version and commit of the running binary.",
-        |app, samples| {
-            let BuildInfo { revision, branch, date, .. } = app.options.web.build;
+        |web, samples| {
+            let BuildInfo { revision, branch, date, .. } = web.options.web.build;
             samples.push(&[VERSION, revision, branch, date], 1.0);
         },
     ),
-    Metric::gauge("process_start_time_seconds", "When the process started, since 1970.", |app| {
-        app.service.started_ms as f64 / 1000.0
+    Metric::gauge("process_start_time_seconds", "When the process started, since 1970.", |web| {
+        web.service.started_ms as f64 / 1000.0
     }),
-    Metric::gauge("chronolith_ready", "1 if queries and writes are served.", |app| {
-        f64::from(u8::from(app.service.lifecycle.is_ready()))
+    Metric::gauge("chronolith_ready", "1 if queries and writes are served.", |web| {
+        f64::from(u8::from(web.service.lifecycle.is_ready()))
     }),
-    Metric::gauge("chronolith_http_connections", "Open connections.", |app| app.connections.count() as f64),
-    Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |app| {
-        app.connections.count_max() as f64
+    Metric::gauge("chronolith_http_connections", "Open connections.", |web| web.connections.count() as f64),
+    Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |web| {
+        web.connections.count_max() as f64
     }),
     Metric::counter(
         "chronolith_query_killed_total",
         "Queries killed by status/active_queries/kill.",
-        |app| app.service.queries.active.killed_count() as f64,
+        |web| web.service.queries.active.killed_count() as f64,
     ),
     Metric::counter(
         "chronolith_query_log_failures_total",
         "Lines of the query log that could not be written.",
-        |app| app.service.queries.log.failures.as_f64(),
+        |web| web.service.queries.log.failures.as_f64(),
     ),
-    Metric::counter("chronolith_query_slow_logged_total", "Lines of the slow query log.", |app| {
-        let (logged_count, _) = app.service.queries.slow_log.counts();
+    Metric::counter("chronolith_query_slow_logged_total", "Lines of the slow query log.", |web| {
+        let (logged_count, _) = web.service.queries.slow_log.counts();
         logged_count as f64
     }),
     Metric::counter(
         "chronolith_query_slow_left_out_total",
         "Slow queries without a log line because of the rate limit of lines.",
-        |app| {
-            let (_, left_out_count) = app.service.queries.slow_log.counts();
+        |web| {
+            let (_, left_out_count) = web.service.queries.slow_log.counts();
             left_out_count as f64
         },
     ),
@@ -52,45 +52,45 @@ pub(super) static SERVER: &[Metric<App>] = &[
         "chronolith_activity_bytes",
         &["list"],
         "Memory of the lists of recent activity: costliest queries, selected metrics, refused samples.",
-        |app, samples| activity(app).iter().for_each(|part| samples.push(&[part.name], part.bytes as f64)),
+        |web, samples| activity(web).iter().for_each(|part| samples.push(&[part.name], part.bytes as f64)),
     ),
-    Metric::gauges("chronolith_activity_entries", &["list"], "Entries of these lists.", |app, samples| {
-        activity(app).iter().for_each(|part| samples.push(&[part.name], part.count as f64));
+    Metric::gauges("chronolith_activity_entries", &["list"], "Entries of these lists.", |web, samples| {
+        activity(web).iter().for_each(|part| samples.push(&[part.name], part.count as f64));
     }),
     Metric::counter(
         "chronolith_metric_usage_evictions_total",
         "Metric names whose counts of queries were dropped for others.",
-        |app| app.service.queries.metric_usage.evicted_count() as f64,
+        |web| web.service.queries.metric_usage.evicted_count() as f64,
     ),
     Metric::counter(
         "chronolith_reject_examples_dropped_total",
         "Examples of refused samples that were not kept for lack of room.",
-        |app| app.service.writes.rejects.examples_dropped_count() as f64,
+        |web| web.service.writes.rejects.examples_dropped_count() as f64,
     ),
-    Metric::gauge("chronolith_write_batches_pooled", "Empty batches at hand.", |app| {
-        app.service.writes.pools.remote_write.free_count() as f64
+    Metric::gauge("chronolith_write_batches_pooled", "Empty batches at hand.", |web| {
+        web.service.writes.pools.remote_write.free_count() as f64
     }),
 ];
 
 /// Series by tenant, once the store is open.
-pub(super) static TENANT_SERIES: &[Metric<App>] = &[Metric::gauges(
+pub(super) static TENANT_SERIES: &[Metric<Web>] = &[Metric::gauges(
     "chronolith_tenant_head_series",
     &["tenant"],
     "Series in the head by tenant.",
-    |app, samples| {
-        let Some(store) = app.service.lifecycle.opened() else { return };
-        for (tenant, count) in app.service.writes.tenants.split(store.head_series_by_store()) {
+    |web, samples| {
+        let Some(store) = web.service.lifecycle.opened() else { return };
+        for (tenant, count) in web.service.writes.tenants.split(store.head_series_by_store()) {
             samples.push(&[&tenant], count as f64);
         }
     },
 )];
 
 /// Progress of the replay, until the store is open.
-pub(super) static REPLAY: &[Metric<App>] = &[
-    Metric::gauge("chronolith_replay_bytes", "Bytes replayed so far.", |app| {
-        app.service.lifecycle.replay_snapshot().bytes_done as f64
+pub(super) static REPLAY: &[Metric<Web>] = &[
+    Metric::gauge("chronolith_replay_bytes", "Bytes replayed so far.", |web| {
+        web.service.lifecycle.replay_snapshot().bytes_done as f64
     }),
-    Metric::gauge("chronolith_replay_expected_bytes", "Bytes to replay.", |app| {
-        app.service.lifecycle.replay_snapshot().bytes_total as f64
+    Metric::gauge("chronolith_replay_expected_bytes", "Bytes to replay.", |web| {
+        web.service.lifecycle.replay_snapshot().bytes_total as f64
     }),
 ];

@@ -28,14 +28,14 @@ This page is made from the tables in `crates/server/src/metrics` and `crates/tsd
 /// Families of a server that replays, and of one that has stored a sample and answered a query.
 async fn gathered() -> Vec<Family> {
     let starting = Fixture::starting();
-    let mut families = gather(&starting.app);
+    let mut families = gather(&starting.web);
     let server = starting.open();
     server.write(&[(&[("__name__", "up")], &[(NOW_MS, 1.0)])]).await;
     server.get("/api/v1/query?query=up").await;
-    families.extend(gather(&server.app));
+    families.extend(gather(&server.web));
     let reader = Fixture::read_only();
     reader.get("/api/v1/query?query=up").await;
-    families.extend(gather(&reader.app));
+    families.extend(gather(&reader.web));
     families
 }
 

@@ -13,28 +13,28 @@ use serde_json::{Value, json};
 use super::call;
 use super::error::{ApiError, ErrorKind};
 use super::status::success;
-use crate::app::App;
+use crate::web::Web;
 
-pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    let tenant = app.service.options.multitenancy.then_some(&call.tenant);
-    let now_ns = app.service.env.clock.mono_ns();
+pub(super) async fn list(State(web): State<Arc<Web>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(&web, request).await?;
+    let tenant = web.service.options.multitenancy.then_some(&call.tenant);
+    let now_ns = web.service.env.clock.mono_ns();
     let queries: Value =
-        app.service.queries.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
+        web.service.queries.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
     Ok(success(&json!({
-        "queries": queries, "waiting": app.service.admission.query.queue.waiting(), "killed": app.service.queries.active.killed_count(),
+        "queries": queries, "waiting": web.service.admission.query.queue.waiting(), "killed": web.service.queries.active.killed_count(),
     })))
 }
 
-pub(super) async fn kill(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    let tenant = app.service.options.multitenancy.then_some(&call.tenant);
+pub(super) async fn kill(State(web): State<Arc<Web>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(&web, request).await?;
+    let tenant = web.service.options.multitenancy.then_some(&call.tenant);
     let id = match call.params.number("id") {
         None => return Err(ApiError::parameter("id", "the id of a query at work is missing")),
         Some(number) => number.ok().and_then(|id| u64::try_from(id).ok()),
     };
     let id = id.ok_or_else(|| ApiError::parameter("id", "not a positive whole number"))?;
-    if !app.service.queries.active.kill(id, tenant) {
+    if !web.service.queries.active.kill(id, tenant) {
         let why = format!("no active query with id {id}; it may have ended");
         return Err(ApiError::new(ErrorKind::NotFound, why));
     }

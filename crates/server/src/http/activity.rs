@@ -26,20 +26,20 @@ use super::call::{self, Call};
 use super::dispatch;
 use super::error::ApiError;
 use super::status::success;
-use crate::app::App;
+use crate::web::Web;
 
 /// Default of `limit` for queries.
 const QUERIES_DEFAULT: usize = 20;
 
 pub(super) async fn rejects(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let limit = limit(&call.params, LIMIT_DEFAULT)?;
-    let value = dispatch::run_status(&app, move |app| {
-        let now_ms = app.service.env.clock.now_ms();
-        let list = app.service.writes.rejects.list(own_tenant(app, &call), now_ms, limit);
+    let value = dispatch::run_status(&web, move |web| {
+        let now_ms = web.service.env.clock.now_ms();
+        let list = web.service.writes.rejects.list(own_tenant(web, &call), now_ms, limit);
         json!({
             "minutes": MINUTE_COUNT,
             "endMs": now_ms,
@@ -51,8 +51,8 @@ pub(super) async fn rejects(
 }
 
 /// The tenant of the entries in an answer; `None` for all.
-fn own_tenant<'a>(app: &App, call: &'a Call) -> Option<&'a chronolith_model::TenantId> {
-    app.service.options.multitenancy.then_some(&call.tenant)
+fn own_tenant<'a>(web: &Web, call: &'a Call) -> Option<&'a chronolith_model::TenantId> {
+    web.service.options.multitenancy.then_some(&call.tenant)
 }
 
 fn counts_value(counts: &RejectCounts) -> Value {
@@ -81,14 +81,14 @@ fn example_value(entry: &RejectExample) -> Value {
 }
 
 pub(super) async fn top_queries(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let limit = limit(&call.params, QUERIES_DEFAULT)?;
     let sort = sort(&call.params, &["seconds", "count", "samples"])?;
-    let value = dispatch::run_status(&app, move |app| {
-        let mut list = app.service.queries.top.list(own_tenant(app, &call), app.service.env.clock.now_ms());
+    let value = dispatch::run_status(&web, move |web| {
+        let mut list = web.service.queries.top.list(own_tenant(web, &call), web.service.env.clock.now_ms());
         let rank = |counts: &QueryCounts| match sort {
             "count" => counts.count,
             "samples" => counts.sample_count,

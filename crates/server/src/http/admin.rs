@@ -21,13 +21,13 @@ use super::graphite::delete::graphite_store;
 use super::params::Params;
 use super::series::{selectors, time_range};
 use super::status;
-use crate::app::App;
+use crate::web::Web;
 
 pub(super) async fn delete_series(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = open(&app, request).await?;
+    let call = open(&web, request).await?;
     call.params.well_formed()?;
     if call.params.all("match[]").next().is_none() {
         return Err(ApiError::bad_request("no match[] parameter provided"));
@@ -35,7 +35,7 @@ pub(super) async fn delete_series(
     let range = time_range(&call.params)?;
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
     let tenant = call.tenant.clone();
-    run(&app, &tenant, move |store| {
+    run(&web, &tenant, move |store| {
         store.delete_series(&StoreId::from(&call.tenant), &selectors, range)?;
         // Queries see the series of Graphite clients as the tenant's own.
         match graphite_store(store, &call.tenant) {
@@ -48,12 +48,12 @@ pub(super) async fn delete_series(
 }
 
 pub(super) async fn clean_tombstones(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = open(&app, request).await?;
+    let call = open(&web, request).await?;
     let tenant = call.tenant.clone();
-    run(&app, &tenant, move |store| {
+    run(&web, &tenant, move |store| {
         store.clean_tombstones(&StoreId::from(&call.tenant))?;
         match graphite_store(store, &call.tenant) {
             Some(graphite) => store.clean_tombstones(&graphite).map(drop),
@@ -65,16 +65,16 @@ pub(super) async fn clean_tombstones(
 }
 
 pub(super) async fn snapshot(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = open(&app, request).await?;
+    let call = open(&web, request).await?;
     let head = match switch(&call.params, "skip_head")? {
         Some(true) => SnapshotHead::Skip,
         Some(false) | None => SnapshotHead::Include,
     };
     let tenant = call.tenant.clone();
-    let made = run(&app, &tenant, move |store| store.snapshot(&[call.tenant.into()], head)).await;
+    let made = run(&web, &tenant, move |store| store.snapshot(&[call.tenant.into()], head)).await;
     let name =
         made.map_err(|error| ApiError::new(error.kind, format!("create snapshot: {}", error.message)))?;
     Ok(status::success(&json!({ "name": name })))
@@ -82,11 +82,11 @@ pub(super) async fn snapshot(
 
 /// Pauses compaction, or lets it go on; tells which it is.
 pub(super) async fn compaction(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = open(&app, request).await?;
-    let store = app.service.lifecycle.store()?;
+    let call = open(&web, request).await?;
+    let store = web.service.lifecycle.store()?;
     let Some(paused) = switch(&call.params, "paused")? else {
         return Err(ApiError::bad_request("no paused parameter provided"));
     };
@@ -99,23 +99,23 @@ pub(super) async fn compaction(
 }
 
 /// Reads the request if there is an admin API at all.
-async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
-    if !app.options.web.admin_api {
+async fn open(web: &Web, request: Request) -> Result<Call, ApiError> {
+    if !web.options.web.admin_api {
         return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled (web.enable-admin-api)"));
     }
-    app.service.lifecycle.store()?;
-    call::open(app, request).await
+    web.service.lifecycle.store()?;
+    call::open(web, request).await
 }
 
 /// Runs `work` off the async threads; it is not cut short when its client leaves.
 async fn run<T: Send + 'static>(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     tenant: &TenantId,
     work: impl FnOnce(&Tsdb) -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let store = app.service.lifecycle.store()?.clone();
-    let class = &app.service.admission.admin;
-    let done = dispatch::run_to_end(app, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
+    let store = web.service.lifecycle.store()?.clone();
+    let class = &web.service.admission.admin;
+    let done = dispatch::run_to_end(web, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
     done.map_err(|error| {
         tracing::error!(%error, "admin API request failed");
         let is_of_bucket = matches!(error, AdminError::Bucket(_));

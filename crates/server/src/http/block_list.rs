@@ -15,21 +15,21 @@ use super::call;
 use super::dispatch;
 use super::error::ApiError;
 use super::status::success;
-use crate::app::App;
 use crate::limits::BLOCK_LIST_MAX;
+use crate::web::Web;
 
 /// Version of `meta.json` that all blocks have.
 const META_VERSION: u32 = 1;
 
 pub(super) async fn blocks(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let tenant = call.tenant.clone();
-    let listed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
+    let listed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
         let tenant = &call.tenant;
-        let list = match (app.service.lifecycle.opened(), app.service.bucket.get()) {
+        let list = match (web.service.lifecycle.opened(), web.service.bucket.get()) {
             (Some(store), _) => store.block_list(tenant, BLOCK_LIST_MAX, ctx)?,
             (None, Some(bucket)) => bucket.block_list(tenant, BLOCK_LIST_MAX, ctx)?,
             (None, None) => BlockList::default(),

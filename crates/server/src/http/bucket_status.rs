@@ -13,25 +13,25 @@ use serde_json::{Value, json};
 use super::dispatch;
 use super::error::ApiError;
 use super::status::success;
-use crate::app::App;
+use crate::web::Web;
 
 /// Folders of the answer, those with most bytes first.
 const FOLDERS_MAX: usize = 50;
 
 /// State of the bucket as the server knows it, without a request to the bucket; `data` is null without one.
-pub(super) async fn bucket(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
-    let value = dispatch::run_status(&app, |app| match app.service.bucket.get() {
-        Some(sources) => bucket_value(app, sources),
+pub(super) async fn bucket(State(web): State<Arc<Web>>) -> Result<Response<Body>, ApiError> {
+    let value = dispatch::run_status(&web, |web| match web.service.bucket.get() {
+        Some(sources) => bucket_value(web, sources),
         None => Value::Null,
     });
     Ok(success(&value.await?))
 }
 
-fn bucket_value(app: &App, sources: &BucketSources) -> Value {
+fn bucket_value(web: &Web, sources: &BucketSources) -> Value {
     let requests = sources.requests();
     let mut folders = sources.folders();
     folders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.folder.cmp(&b.folder)));
-    let stats = app.service.lifecycle.opened().map(|store| store.stats());
+    let stats = web.service.lifecycle.opened().map(|store| store.stats());
     json!({
         "url": sources.url(),
         "readOnly": sources.is_read_only(),

@@ -13,8 +13,8 @@ use super::error::{ApiError, ErrorKind};
 use super::params::Params;
 use super::request::RequestInfo;
 use super::tenant::tenant_of;
-use crate::app::App;
 use crate::limits::FORM_BYTES_MAX;
+use crate::web::Web;
 
 /// A request with its parameters read.
 pub(super) struct Call {
@@ -30,13 +30,13 @@ pub(super) struct Call {
 }
 
 /// Reads the form (body first, then query string) and the tenant.
-pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
-    Ok(read(app, request, BodyUse::Form).await?.0)
+pub(super) async fn open(web: &Web, request: Request) -> Result<Call, ApiError> {
+    Ok(read(web, request, BodyUse::Form).await?.0)
 }
 
 /// As [`open`], but returns the body as it is, whatever its type: curl calls everything a form.
-pub(super) async fn open_with_body(app: &App, request: Request) -> Result<(Call, Vec<u8>), ApiError> {
-    read(app, request, BodyUse::Raw).await
+pub(super) async fn open_with_body(web: &Web, request: Request) -> Result<(Call, Vec<u8>), ApiError> {
+    read(web, request, BodyUse::Raw).await
 }
 
 /// Content of a body.
@@ -48,11 +48,11 @@ enum BodyUse {
     Raw,
 }
 
-async fn read(app: &App, request: Request, body_use: BodyUse) -> Result<(Call, Vec<u8>), ApiError> {
+async fn read(web: &Web, request: Request, body_use: BodyUse) -> Result<(Call, Vec<u8>), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let tenant = tenant_of(app.service.options.multitenancy, &parts.headers)?;
-    let memory_max = app.service.limits_of(&tenant).queries.memory_bytes_max;
-    let memory = app.service.admission.query_memory.of(&tenant, memory_max);
+    let tenant = tenant_of(web.service.options.multitenancy, &parts.headers)?;
+    let memory_max = web.service.limits_of(&tenant).queries.memory_bytes_max;
+    let memory = web.service.admission.query_memory.of(&tenant, memory_max);
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     let query = parts.uri.query().unwrap_or("");
     let mut held = memory.budget.reserve(query.len() as u64).map_err(no_memory)?;

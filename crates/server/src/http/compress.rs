@@ -25,8 +25,8 @@ use http_body_util::BodyExt as _;
 use self::blocks::PackedBody;
 use self::encoder::Encoder;
 use super::remote_read;
-use crate::app::App;
 use crate::limits::{COMPRESSION_BLOCK_BYTES, COMPRESSION_BYTES_MIN, COMPRESSION_INLINE_BYTES_MAX};
+use crate::web::Web;
 
 pub(super) use self::accept::{Coding, printed_coding, takes_stored_gzip};
 pub(super) use self::answer::{PackedAnswer, Packing};
@@ -35,7 +35,7 @@ pub(super) use self::answer::{PackedAnswer, Packing};
 const COMPRESSED_TYPES: [&str; 2] = ["image/", remote_read::STREAM_MEDIA_TYPE];
 
 /// Compresses the response if the client accepts a coding and the response is worth it.
-pub(super) async fn compress(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+pub(super) async fn compress(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response<Body> {
     let coding = accept::coding_of(request.headers());
     let is_head = request.method() == Method::HEAD;
     let mut response = next.run(request).await;
@@ -54,7 +54,7 @@ pub(super) async fn compress(State(app): State<Arc<App>>, request: Request, next
     // The body of a response to HEAD is dropped unread.
     let is_short = body.size_hint().exact().is_some_and(|bytes| bytes <= COMPRESSION_BLOCK_BYTES as u64);
     let body =
-        if is_short && !is_head { whole(&app, coding, body).await } else { streamed(&app, coding, body) };
+        if is_short && !is_head { whole(&web, coding, body).await } else { streamed(&web, coding, body) };
     Response::from_parts(head, body)
 }
 
@@ -88,7 +88,7 @@ fn weaken_etag(headers: &mut HeaderMap) {
 }
 
 /// A short body as one gzip member or zstd frame of known length.
-async fn whole(app: &Arc<App>, coding: Coding, mut body: Body) -> Body {
+async fn whole(web: &Arc<Web>, coding: Coding, mut body: Body) -> Body {
     let mut parts = Vec::new();
     while let Some(frame) = body.frame().await {
         match frame {
@@ -97,7 +97,7 @@ async fn whole(app: &Arc<App>, coding: Coding, mut body: Body) -> Body {
         }
     }
     let bytes: usize = parts.iter().map(Bytes::len).sum();
-    let shared = app.clone();
+    let shared = web.clone();
     let job = move || {
         let pack = || match coding {
             Coding::Zstd => zstd::frame(&parts),
@@ -108,7 +108,7 @@ async fn whole(app: &Arc<App>, coding: Coding, mut body: Body) -> Body {
     if bytes <= COMPRESSION_INLINE_BYTES_MAX {
         return job().map_or_else(|error| failed(axum::Error::new(error)), Body::from);
     }
-    match app.service.admission.compressors.run(job).await {
+    match web.service.admission.compressors.run(job).await {
         Ok(Ok(packed)) => Body::from(packed),
         Ok(Err(error)) => failed(axum::Error::new(error)),
         Err(error) => failed(axum::Error::new(error)),
@@ -120,8 +120,8 @@ fn failed(error: axum::Error) -> Body {
     Body::from_stream(futures_util::stream::once(async { Err::<Bytes, axum::Error>(error) }))
 }
 
-fn streamed(app: &Arc<App>, coding: Coding, body: Body) -> Body {
-    match Encoder::new(app.clone(), coding) {
+fn streamed(web: &Arc<Web>, coding: Coding, body: Body) -> Body {
+    match Encoder::new(web.clone(), coding) {
         Ok(encoder) => Body::new(PackedBody::new(encoder, body)),
         Err(error) => failed(axum::Error::new(error)),
     }

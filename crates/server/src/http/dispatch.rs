@@ -11,7 +11,7 @@ pub(super) use chronolith_service::evaluation::run::{Admitted, CancelOnDrop};
 use chronolith_service::evaluation::run::{CallError, End};
 
 use super::error::{ApiError, ErrorKind};
-use crate::app::App;
+use crate::web::Web;
 
 impl CallError for ApiError {
     fn end(&self) -> End {
@@ -39,55 +39,55 @@ pub(super) fn refuse_partial(ctx: &ReadContext) -> Result<(), ApiError> {
 
 /// Runs `work` as a query: see [`chronolith_service::Service::run`].
 pub(super) async fn run<T: Send + 'static>(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     tenant: &TenantId,
     timeout_ms: u64,
-    work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+    work: impl FnOnce(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    run_as(app, &app.service.admission.query, tenant, timeout_ms, work).await
+    run_as(web, &web.service.admission.query, tenant, timeout_ms, work).await
 }
 
 /// As [`run`], with a permit of `class`.
 pub(super) async fn run_as<T: Send + 'static>(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     class: &Class,
     tenant: &TenantId,
     timeout_ms: u64,
-    work: impl FnOnce(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+    work: impl FnOnce(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let shared = app.clone();
-    app.service.run(class, tenant, timeout_ms, move |ctx| work(&shared, ctx)).await
+    let shared = web.clone();
+    web.service.run(class, tenant, timeout_ms, move |ctx| work(&shared, ctx)).await
 }
 
 /// Runs `work` here if it is small: see [`chronolith_service::Service::run_small_first`].
 pub(super) async fn run_small_first<T: Send + 'static>(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     tenant: &TenantId,
     timeout_ms: u64,
     candidate: Option<Candidate>,
-    work: impl Fn(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+    work: impl Fn(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let shared = app.clone();
-    app.service.run_small_first(tenant, timeout_ms, candidate, move |ctx| work(&shared, ctx)).await
+    let shared = web.clone();
+    web.service.run_small_first(tenant, timeout_ms, candidate, move |ctx| work(&shared, ctx)).await
 }
 
 /// Runs `work` to its end: see [`chronolith_service::Service::run_to_end`].
 pub(super) async fn run_to_end<T: Send + 'static>(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     class: &Class,
     tenant: &TenantId,
     wait_max: Duration,
-    work: impl FnOnce(&App) -> T + Send + 'static,
+    work: impl FnOnce(&Web) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    let shared = app.clone();
-    Ok(app.service.run_to_end(class, tenant, wait_max, move || work(&shared)).await?)
+    let shared = web.clone();
+    Ok(web.service.run_to_end(class, tenant, wait_max, move || work(&shared)).await?)
 }
 
 /// Runs `work`, which reads what the server knows of itself.
 pub(super) async fn run_status<T: Send + 'static>(
-    app: &Arc<App>,
-    work: impl FnOnce(&App) -> T + Send + 'static,
+    web: &Arc<Web>,
+    work: impl FnOnce(&Web) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    let shared = app.clone();
-    Ok(app.service.run_status(move || work(&shared)).await?)
+    let shared = web.clone();
+    Ok(web.service.run_status(move || work(&shared)).await?)
 }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::routing::table::Table;
 use super::status::success;
-use crate::app::App;
+use crate::web::Web;
 
 /// Keywords that need no switch.
 const KEYWORDS: [&str; 9] =
@@ -61,11 +61,11 @@ const OPERATORS: [&str; 33] = [
 const EXPERIMENTAL_AGGREGATIONS: [&str; 2] = ["limit_ratio", "limitk"];
 
 pub(super) async fn features(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     Extension(table): Extension<&'static Table>,
 ) -> Response<Body> {
-    let options = &app.options;
-    let on = app.service.options.features;
+    let options = &web.options;
+    let on = web.service.options.features;
     success(&json!({
         "api": {
             "admin": options.web.admin_api,
@@ -85,7 +85,7 @@ pub(super) async fn features(
         },
         "otlp_receiver": { "delta_conversion": false, "native_delta_ingestion": false },
         "prometheus": { "agent_mode": false, "auto_reload_config": false, "server_mode": true },
-        "promql": promql(&app),
+        "promql": promql(&web),
         "promql_functions": functions::all()
             .iter()
             .map(|function| (function.name.to_owned(), !function.experimental || on.experimental_functions))
@@ -118,8 +118,8 @@ pub(super) async fn features(
     }))
 }
 
-fn promql(app: &App) -> Map<String, Value> {
-    let on = app.service.options.features;
+fn promql(web: &Web) -> Map<String, Value> {
+    let on = web.service.options.features;
     let switched = [
         ("anchored", true),
         ("smoothed", true),

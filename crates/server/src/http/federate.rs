@@ -26,36 +26,36 @@ use super::dispatch::refuse_partial;
 use super::error::ApiError;
 use super::series::all_selectors;
 use super::stream::{self, StreamKind};
-use crate::app::App;
+use crate::web::Web;
 
-pub(super) async fn federate(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer(&app, request).await.unwrap_or_else(ApiError::into_text)
+pub(super) async fn federate(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer(&web, request).await.unwrap_or_else(ApiError::into_text)
 }
 
-async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
+async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiError> {
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let negotiated = Negotiated::of(accept.unwrap_or(""));
-    let call = call::open(app, request).await?;
+    let call = call::open(web, request).await?;
     call.params.well_formed()?;
-    let timeout_ms = app.service.options.query.timeout_ms;
+    let timeout_ms = web.service.options.query.timeout_ms;
     let timeout = Duration::from_millis(timeout_ms);
     // A slow client holds this one until it has everything, and the one of queries only while samples are
     // read.
-    let streaming = app.service.admission.federate.acquire(&call.tenant, 0, timeout).await?;
-    let admitted = app.service.admit(&app.service.admission.query, &call.tenant, timeout_ms).await?;
+    let streaming = web.service.admission.federate.acquire(&call.tenant, 0, timeout).await?;
+    let admitted = web.service.admit(&web.service.admission.query, &call.tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "federation",
         content_type: negotiated.content_type(),
         timeout,
         metrics: |metrics| &metrics.federate,
     };
-    let written = stream::answer(app, admitted, kind, move |app, mut admitted, parts| {
+    let written = stream::answer(web, admitted, kind, move |web, mut admitted, parts| {
         let _streaming = streaming;
         let selectors = all_selectors(&call.params)?;
-        let now_ms = app.service.env.clock.now_ms();
+        let now_ms = web.service.env.clock.now_ms();
         let range =
-            TimeRange::inclusive(now_ms.saturating_sub(app.service.options.query.lookback_ms) + 1, now_ms);
-        let source = app.service.lifecycle.source()?.queryable(&call.tenant);
+            TimeRange::inclusive(now_ms.saturating_sub(web.service.options.query.lookback_ms) + 1, now_ms);
+        let source = web.service.lifecycle.source()?.queryable(&call.tenant);
         let mut latest = Latest::new(negotiated, admitted.ctx())?;
         // As in Prometheus, `{}` selects nothing, and other selectors that match the empty string do.
         for matchers in selectors.iter().filter(|matchers| !matchers.is_empty()) {

@@ -32,7 +32,7 @@ use self::write::Form;
 use super::error::{ApiError, text};
 use super::params::Params;
 use super::status::success;
-use crate::app::App;
+use crate::web::Web;
 
 /// Version of graphite-web that clients ask for.
 const GRAPHITE_WEB_VERSION: &str = "1.1.10";
@@ -43,13 +43,13 @@ pub(super) async fn version() -> Response<Body> {
 }
 
 /// `POST /api/v1/carbon`: plaintext lines, plain or gzip.
-pub(super) async fn write_lines(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer(write::receive(&app, Form::Lines, request).await)
+pub(super) async fn write_lines(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer(write::receive(&web, Form::Lines, request).await)
 }
 
 /// `POST /metrics`: metrics 2.0 as JSON, plain or gzip.
-pub(super) async fn write_metrics(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer(write::receive(&app, Form::Metrics, request).await)
+pub(super) async fn write_metrics(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer(write::receive(&web, Form::Metrics, request).await)
 }
 
 fn answer(received: Result<(), ApiError>) -> Response<Body> {
@@ -65,7 +65,7 @@ fn answer(received: Result<(), ApiError>) -> Response<Body> {
 
 /// `GET /api/v1/graphite/refused`: the newest refused point of each input and reason; `reason` selects one.
 pub(super) async fn refused(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let mut params = Params::default();
@@ -76,7 +76,7 @@ pub(super) async fn refused(
         let why = format!("unknown reason {unknown:?}, expected one of {known}");
         return Err(ApiError::parameter("reason", why));
     }
-    let newest = app.service.carbon.inputs().iter().flat_map(|input| input.newest_refused());
+    let newest = web.service.carbon.inputs().iter().flat_map(|input| input.newest_refused());
     let selected = newest.filter(|refused| reason.is_none_or(|reason| refused.reason.label() == reason));
     let values: Vec<Value> = selected
         .map(|refused| {
@@ -95,14 +95,14 @@ pub(super) async fn refused(
 
 /// `GET /api/v1/graphite/explain`: the rules that apply to a path.
 pub(super) async fn explain(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let mut params = Params::default();
     params.parse(request.uri().query().unwrap_or(""))?;
     let path = params.get("path").filter(|path| !path.is_empty());
     let path = path.ok_or_else(|| ApiError::parameter("path", "is missing"))?;
-    let explanation = app.service.carbon.rules().explain(path);
+    let explanation = web.service.carbon.rules().explain(path);
     let rule = |rule: &Option<RuleName>| {
         rule.as_ref().map(|rule| json!({ "section": rule.section, "pattern": rule.pattern }))
     };

@@ -13,12 +13,12 @@ use axum::response::IntoResponse as _;
 
 use super::body;
 use super::error::{ApiError, ErrorKind};
-use crate::app::App;
+use crate::web::Web;
 
 /// Refuses requests to hosts that are not in `--web.allowed-hosts`, if it is set. Each host that a request
 /// names must be allowed; a request that names none is refused.
-pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
-    let Some(allowed) = &app.options.web.allowed_hosts else { return next.run(request).await };
+pub(super) async fn check(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response<Body> {
+    let Some(allowed) = &web.options.web.allowed_hosts else { return next.run(request).await };
     let target = request.uri().authority().map(|authority| authority.as_str());
     let headers = request.headers().get_all(header::HOST).iter();
     let named: Vec<&str> =

@@ -26,18 +26,18 @@ use axum::http::{HeaderName, HeaderValue, Response};
 use axum::middleware::Next;
 
 use super::request::{REQUEST_ID_HEADER, RequestInfo};
-use crate::app::App;
+use crate::web::Web;
 
 const VERSION_HEADER: HeaderName = HeaderName::from_static("x-influxdb-version");
 const BUILD_HEADER: HeaderName = HeaderName::from_static("x-influxdb-build");
 const ID_HEADER: HeaderName = HeaderName::from_static("request-id");
 
 /// Adds version, build and request id to a response.
-pub(super) async fn add_headers(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+pub(super) async fn add_headers(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response<Body> {
     let info = RequestInfo::of(request.extensions());
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    if let Ok(version) = HeaderValue::try_from(app.service.options.influx.version.as_str()) {
+    if let Ok(version) = HeaderValue::try_from(web.service.options.influx.version.as_str()) {
         headers.insert(VERSION_HEADER, version);
     }
     headers.insert(BUILD_HEADER, HeaderValue::from_static("OSS"));

@@ -12,35 +12,35 @@ use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 
 use super::dispatch;
 use super::error::text;
-use crate::app::App;
 use crate::exposition::gather::gather;
 use crate::exposition::text::{TextFormat, write as write_text};
+use crate::web::Web;
 
 /// 503 once nothing but a restart helps, so that an orchestrator restarts the process.
-pub(super) async fn healthy(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.service.lifecycle.failure() {
+pub(super) async fn healthy(State(web): State<Arc<Web>>) -> Response<Body> {
+    match web.service.lifecycle.failure() {
         None => text(StatusCode::OK, "Chronolith is Healthy."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Chronolith is not Healthy: {why}")),
     }
 }
 
-pub(super) async fn ready(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.service.lifecycle.unready_reason() {
+pub(super) async fn ready(State(web): State<Arc<Web>>) -> Response<Body> {
+    match web.service.lifecycle.unready_reason() {
         None => text(StatusCode::OK, "Chronolith is Ready."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Service Unavailable: {why}")),
     }
 }
 
-pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
-    if !app.options.web.lifecycle {
+pub(super) async fn reload(State(web): State<Arc<Web>>) -> Response<Body> {
+    if !web.options.web.lifecycle {
         return Response::builder()
             .status(StatusCode::FORBIDDEN)
             .body(Body::from("Lifecycle API is not enabled."))
             .unwrap_or_default();
     }
-    let class = &app.service.admission.admin;
+    let class = &web.service.admission.admin;
     let tenant = TenantId::anonymous();
-    match dispatch::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
+    match dispatch::run_to_end(&web, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
         Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
         Ok(Err(why)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {why}")),
         Err(error) => error.into_text(),
@@ -48,28 +48,28 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
 }
 
 /// Reads the configuration again and applies what may change in a running server.
-pub(crate) fn reload_now(app: &App) -> Result<(), String> {
-    let has_rules = !app.service.options.write.carbon.rules.is_empty();
-    let Some(reload) = &app.configuration.reload else {
-        if !app.service.queries.log.is_on() && !has_rules {
+pub(crate) fn reload_now(web: &Web) -> Result<(), String> {
+    let has_rules = !web.service.options.write.carbon.rules.is_empty();
+    let Some(reload) = &web.configuration.reload else {
+        if !web.service.queries.log.is_on() && !has_rules {
             return Err("cannot reload: started without --config".to_owned());
         }
-        return reopen_files(app);
+        return reopen_files(web);
     };
-    let result = reload().and_then(|reloaded| reopen_files(app).map(|()| reloaded));
-    let mut shown = app.configuration.shown.write();
+    let result = reload().and_then(|reloaded| reopen_files(web).map(|()| reloaded));
+    let mut shown = web.configuration.shown.write();
     shown.reload_ok = result.is_ok();
     match result {
         Ok(reloaded) => {
-            app.service.set_limits(reloaded.limits);
+            web.service.set_limits(reloaded.limits);
             shown.settings = reloaded.shown;
             shown.config_yaml = reloaded.config_yaml;
-            shown.reloaded_ms = app.service.env.clock.now_ms();
+            shown.reloaded_ms = web.service.env.clock.now_ms();
             tracing::info!("configuration reloaded");
             Ok(())
         }
         Err(why) => {
-            app.metrics.background.reload_failures.add(1);
+            web.metrics.background.reload_failures.add(1);
             tracing::error!(why, "configuration reload failed, the previous one stays in use");
             Err(why)
         }
@@ -77,17 +77,17 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
 }
 
 /// Opens the query log again and reads the files of Graphite's rules again.
-fn reopen_files(app: &App) -> Result<(), String> {
-    app.service.queries.log.open(&*app.service.env.disk)?;
-    app.service.read_rules()
+fn reopen_files(web: &Web) -> Result<(), String> {
+    web.service.queries.log.open(&*web.service.env.disk)?;
+    web.service.read_rules()
 }
 
-pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
+pub(super) async fn metrics(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response<Body> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let format = TextFormat::negotiate(accept);
-    let printed = dispatch::run_status(&app, move |app| {
+    let printed = dispatch::run_status(&web, move |web| {
         let mut out = Vec::new();
-        write_text(&gather(app), format, &mut out);
+        write_text(&gather(web), format, &mut out);
         out
     });
     match printed.await {

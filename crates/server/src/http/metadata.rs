@@ -18,24 +18,24 @@ use super::error::ApiError;
 use super::params::Params;
 use super::printer::Printer;
 use super::{series, status};
-use crate::app::App;
 use crate::json;
+use crate::web::Web;
 
 pub(super) async fn metadata(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let limit = limit_given(&call.params, "limit")?;
     let per_metric = limit_given(&call.params, "limit_per_metric")?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts
         // here.
         let entries_max = limit.filter(|n| *n > 0).unwrap_or(0);
         let found =
-            app.service.lifecycle.opened().map(|store| store.metadata(&call.tenant, metric, entries_max));
+            web.service.lifecycle.opened().map(|store| store.metadata(&call.tenant, metric, entries_max));
         let entries = found.unwrap_or_default();
         let mut printer = Printer::open(ctx)?;
         put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric.unwrap_or(0));
@@ -47,10 +47,10 @@ pub(super) async fn metadata(
 /// `targets/metadata`: what targets say about their metrics. Nothing is scraped, so that it is an empty list
 /// for any parameters that are good.
 pub(super) async fn of_targets(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     limit_given(&call.params, "limit")?;
     let target = call.params.get("match_target").unwrap_or("");
     if !target.is_empty() {
@@ -100,24 +100,24 @@ fn put_metadata(
 }
 
 pub(super) async fn exemplars(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let range = series::time_range(&call.params)?;
     if range.is_empty() {
         return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
     }
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
         let text = call.params.get("query").unwrap_or("");
-        let expr = app.service.queries.parse(text).map_err(ApiError::bad_request)?;
+        let expr = web.service.queries.parse(text).map_err(ApiError::bad_request)?;
         let selectors: Vec<Vec<Matcher>> = selectors_of(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
         if selectors.is_empty() {
             return Ok(None);
         }
         let found =
-            app.service.lifecycle.opened().map(|store| store.exemplars(&call.tenant, &selectors, range));
+            web.service.lifecycle.opened().map(|store| store.exemplars(&call.tenant, &selectors, range));
         let found = found.unwrap_or_default();
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');

@@ -10,23 +10,23 @@ use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
 
 use super::error::ErrorText;
-use crate::app::App;
 use crate::http::request::{REQUEST_ID_HEADER, RequestId, RequestInfo};
 use crate::http::tenant::tenant_of;
+use crate::web::Web;
 
 /// Observes one request. Unknown paths share one route label, so clients cannot create labels.
-pub(super) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response<Body> {
+pub(super) async fn observe(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response<Body> {
     let matched = request.extensions().get::<MatchedPath>();
     let route = matched.map_or("other", MatchedPath::as_str).to_owned();
-    let info = RequestInfo::read(request.extensions(), request.headers(), &app.service.env.rng);
+    let info = RequestInfo::read(request.extensions(), request.headers(), &web.service.env.rng);
     request.extensions_mut().insert(info.clone());
-    let access = app.options.access_log.then(|| Access::of(&app, &request));
-    let start_ns = app.service.env.clock.mono_ns();
+    let access = web.options.access_log.then(|| Access::of(&web, &request));
+    let start_ns = web.service.env.clock.mono_ns();
     let mut response = next.run(request).await;
-    let duration_ns = app.service.env.clock.mono_ns().saturating_sub(start_ns);
+    let duration_ns = web.service.env.clock.mono_ns().saturating_sub(start_ns);
     let status = response.status();
     let bytes = response.body().size_hint().exact().unwrap_or(0);
-    app.metrics.http.count_request(&route, status.as_u16(), duration_ns, bytes);
+    web.metrics.http.count_request(&route, status.as_u16(), duration_ns, bytes);
     if status == StatusCode::INTERNAL_SERVER_ERROR {
         let error = response.extensions().get::<ErrorText>().map_or("", |text| &text.0);
         tracing::error!(request_id = %info.id, remote = info.remote_text(), route, error, "request failed");
@@ -52,8 +52,8 @@ struct Access {
 }
 
 impl Access {
-    fn of(app: &App, request: &Request) -> Access {
-        let tenant = tenant_of(app.service.options.multitenancy, request.headers());
+    fn of(web: &Web, request: &Request) -> Access {
+        let tenant = tenant_of(web.service.options.multitenancy, request.headers());
         Access {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),

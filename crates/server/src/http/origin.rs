@@ -17,7 +17,7 @@ use axum::response::IntoResponse as _;
 use super::body;
 use super::error::{ApiError, ErrorKind};
 use super::routing::table::Table;
-use crate::app::App;
+use crate::web::Web;
 
 /// Set by browsers, and by them alone: how the page's origin and ours are related.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
@@ -25,14 +25,14 @@ const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// Refuses changes asked for by foreign pages; answers preflight requests; adds CORS headers for origins that
 /// are allowed.
 pub(super) async fn check(
-    State((app, table)): State<(Arc<App>, &'static Table)>,
+    State((web, table)): State<(Arc<Web>, &'static Table)>,
     request: Request,
     next: Next,
 ) -> Response<Body> {
     let is_api = table.is_cors(&request);
     let origin = request.headers().get(header::ORIGIN).filter(|origin| !origin.is_empty()).cloned();
-    let cors = app.options.web.cors_origin.as_ref();
-    let allowed = allowed_origin(&app, request.headers());
+    let cors = web.options.web.cors_origin.as_ref();
+    let allowed = allowed_origin(&web, request.headers());
     if allowed.is_none() && table.is_change(&request) && is_foreign(request.headers()) {
         let path = request.uri().path().to_owned();
         body::discard(request.into_body()).await;
@@ -53,15 +53,15 @@ pub(super) async fn check(
 }
 
 /// Returns the value of the CORS header for the origin of the request, if `--web.cors.origin` has it.
-fn allowed_origin(app: &App, headers: &HeaderMap) -> Option<HeaderValue> {
+fn allowed_origin(web: &Web, headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(header::ORIGIN).filter(|origin| !origin.is_empty())?;
-    let cors = app.options.web.cors_origin.as_ref()?;
+    let cors = web.options.web.cors_origin.as_ref()?;
     cors.matches(origin).then(|| cors.allow(origin))
 }
 
 /// Returns true if a page of an origin that is not allowed sent the request.
-pub(super) fn is_foreign_and_not_allowed(app: &App, headers: &HeaderMap) -> bool {
-    is_foreign(headers) && allowed_origin(app, headers).is_none()
+pub(super) fn is_foreign_and_not_allowed(web: &Web, headers: &HeaderMap) -> bool {
+    is_foreign(headers) && allowed_origin(web, headers).is_none()
 }
 
 fn set_cors(headers: &mut HeaderMap, allowed: HeaderValue) {

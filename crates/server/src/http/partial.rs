@@ -8,7 +8,7 @@ use chronolith_model::ReadContext;
 
 use super::error::ApiError;
 use super::params::Params;
-use crate::app::App;
+use crate::web::Web;
 
 /// Treatment of sources that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl PartialResponse {
     /// Runs a read; counts it if parts are missing in its result.
     pub(super) fn run<T>(
         self,
-        app: &App,
+        web: &Web,
         ctx: &ReadContext,
         read: impl FnOnce(&ReadContext) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
@@ -44,7 +44,7 @@ impl PartialResponse {
         let ctx = ctx.with_partial_response();
         let result = read(&ctx);
         if result.is_ok() && ctx.warnings().is_partial() {
-            app.service.query_metrics.partial.add(1);
+            web.service.query_metrics.partial.add(1);
         }
         result
     }

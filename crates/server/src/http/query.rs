@@ -32,10 +32,10 @@ use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
 use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 use super::tree;
-use crate::app::App;
 use crate::json;
 use crate::json::histogram::{put_histogram, put_histograms};
 use crate::limits::POINTS_PER_SERIES_MAX;
+use crate::web::Web;
 
 /// True if the response includes the plan (`explain=1`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,33 +70,33 @@ struct Checked {
 }
 
 pub(super) async fn instant(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let start_times = StartTimesHeader::of(&request);
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let limit = call.params.limit("limit")?;
-    let time_ms = call.params.time_ms("time", app.service.env.clock.now_ms())?;
-    answer(&app, call, limit, EvalTimes::At(time_ms), &start_times).await
+    let time_ms = call.params.time_ms("time", web.service.env.clock.now_ms())?;
+    answer(&web, call, limit, EvalTimes::At(time_ms), &start_times).await
 }
 
-pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+pub(super) async fn range(State(web): State<Arc<Web>>, request: Request) -> Result<Response<Body>, ApiError> {
     let start_times = StartTimesHeader::of(&request);
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let limit = call.params.limit("limit")?;
     let times = steps(&call.params)?;
-    let times = if app.service.options.query.align_steps { times.aligned() } else { times };
-    answer(&app, call, limit, times, &start_times).await
+    let times = if web.service.options.query.align_steps { times.aligned() } else { times };
+    answer(&web, call, limit, times, &start_times).await
 }
 
 pub(super) async fn format(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
-        let expr = parse(app, &call.params)?;
+    let printed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+        let expr = parse(web, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_string(&mut printer.out, &pretty(&expr));
         printer.close(ctx, &[], &[])
@@ -105,13 +105,13 @@ pub(super) async fn format(
 }
 
 pub(super) async fn parse_tree(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
-        let expr = parse(app, &call.params)?;
+    let printed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+        let expr = parse(web, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_display(&mut printer.out, tree::translate(&expr));
         printer.close(ctx, &[], &[])
@@ -120,32 +120,32 @@ pub(super) async fn parse_tree(
 }
 
 async fn answer(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     call: Call,
     limit: usize,
     times: EvalTimes,
     start_times: &StartTimesHeader,
 ) -> Result<Response<Body>, ApiError> {
-    let timeout_ms = timeout_ms(app, &call.params)?;
+    let timeout_ms = timeout_ms(web, &call.params)?;
     let request = Checked {
         timeout_ms,
         lookback_ms: lookback_ms(&call.params)?,
-        engine: start_times.engine(app)?,
-        packing: Packing::new(app, call.coding),
+        engine: start_times.engine(web)?,
+        packing: Packing::new(web, call.coding),
         limit,
         stats: StatsMode::parse(call.params.get("stats")),
         explain: Explain::parse(call.params.get("explain"))?,
         partial: PartialResponse::parse(&call.params)?,
-        received_ns: app.service.env.clock.mono_ns(),
+        received_ns: web.service.env.clock.mono_ns(),
         times,
         call,
     };
     let tenant = request.call.tenant.clone();
-    app.service.writes.tenants.of(&tenant, app.service.env.clock.now_ms()).queries.add(1);
+    web.service.writes.tenants.of(&tenant, web.service.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
     let evaluate =
-        move |app: &App, ctx: &ReadContext| request.partial.run(app, ctx, |ctx| request.evaluate(app, ctx));
-    let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, evaluate).await?;
+        move |web: &Web, ctx: &ReadContext| request.partial.run(web, ctx, |ctx| request.evaluate(web, ctx));
+    let printed = dispatch::run_small_first(web, &tenant, timeout_ms, candidate, evaluate).await?;
     Ok(printed.into_json())
 }
 
@@ -185,8 +185,8 @@ fn lookback_ms(params: &Params) -> Result<Option<i64>, ApiError> {
 }
 
 /// The server's timeout, or a shorter one of the request.
-fn timeout_ms(app: &App, params: &Params) -> Result<u64, ApiError> {
-    let most = app.service.options.query.timeout_ms;
+fn timeout_ms(web: &Web, params: &Params) -> Result<u64, ApiError> {
+    let most = web.service.options.query.timeout_ms;
     let Some(text) = params.get("timeout") else { return Ok(most) };
     let ns = parse_duration_ns(text).map_err(|why| ApiError::parameter("timeout", why))?;
     match u64::try_from(ns) {
@@ -199,9 +199,9 @@ fn timeout_ms(app: &App, params: &Params) -> Result<u64, ApiError> {
 }
 
 /// Parses the parameter `query`.
-fn parse(app: &App, params: &Params) -> Result<Expr, ApiError> {
+fn parse(web: &Web, params: &Params) -> Result<Expr, ApiError> {
     let text = params.get("query").unwrap_or("");
-    app.service.queries.parse(text).map_err(|why| ApiError::parameter("query", why))
+    web.service.queries.parse(text).map_err(|why| ApiError::parameter("query", why))
 }
 
 impl Checked {
@@ -209,7 +209,7 @@ impl Checked {
         self.call.params.get("query").unwrap_or("")
     }
 
-    fn evaluate(&self, app: &App, ctx: &ReadContext) -> Result<Printer, ApiError> {
+    fn evaluate(&self, web: &Web, ctx: &ReadContext) -> Result<Printer, ApiError> {
         let has_plan = self.explain == Explain::Plan;
         let has_stats = self.stats != StatsMode::None;
         let is_refused = matches!(self.call.params.get("nocache"), Some("1" | "true"));
@@ -225,7 +225,7 @@ impl Checked {
             is_cacheable: !(has_stats || has_plan || is_refused),
             caller: &self.call,
         };
-        promql::evaluate(&app.service, &query, ctx, |answer| self.print(answer, ctx))
+        promql::evaluate(&web.service, &query, ctx, |answer| self.print(answer, ctx))
     }
 
     fn print(&self, answer: &PromqlAnswer<'_>, ctx: &ReadContext) -> Result<Printer, ApiError> {

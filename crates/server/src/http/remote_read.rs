@@ -28,9 +28,9 @@ use super::body::{self, BodyBytes};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::stream::{self, Parts, StreamKind};
-use crate::app::App;
 use crate::http::tenant::tenant_of;
 use crate::limits::{ANSWER_PART_BYTES, ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
+use crate::web::Web;
 
 /// Media type of a streamed answer, which is compressed chunks already.
 pub(super) const STREAM_MEDIA_TYPE: &str = "application/x-streamed-protobuf";
@@ -40,43 +40,43 @@ const SAMPLE_BYTES: u64 = 16;
 /// Snappy's bound for bytes that do not pack: all of them, a sixth more, and some.
 const SNAPPY_SLACK_BYTES: u64 = 32;
 
-pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer(&app, request).await.unwrap_or_else(ApiError::into_text)
+pub(super) async fn read(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer(&web, request).await.unwrap_or_else(ApiError::into_text)
 }
 
-async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
+async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiError> {
     let (parts, request_body) = request.into_parts();
-    let admitted = tenant_of(app.service.options.multitenancy, &parts.headers).map_err(ApiError::from);
+    let admitted = tenant_of(web.service.options.multitenancy, &parts.headers).map_err(ApiError::from);
     let (tenant, sources) =
-        match admitted.and_then(|tenant| Ok((tenant, app.service.lifecycle.source()?.clone()))) {
+        match admitted.and_then(|tenant| Ok((tenant, web.service.lifecycle.source()?.clone()))) {
             Ok(admitted) => admitted,
             Err(refused) => {
                 body::discard(request_body).await;
                 return Err(refused);
             }
         };
-    let memory_max = app.service.limits_of(&tenant).queries.memory_bytes_max;
-    let memory = app.service.admission.query_memory.of(&tenant, memory_max);
+    let memory_max = web.service.limits_of(&tenant).queries.memory_bytes_max;
+    let memory = web.service.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
-    let request = decode(app, &tenant, body).await?;
+    let request = decode(web, &tenant, body).await?;
     let names = request.queries.iter().flat_map(|query| selected_names(&query.matchers));
-    app.service.queries.metric_usage.record(&tenant, names, app.service.env.clock.now_ms());
+    web.service.queries.metric_usage.record(&tenant, names, web.service.env.clock.now_ms());
     match request.response {
-        ResponseKind::Samples => samples_answer(app, tenant, sources, request.queries).await,
-        ResponseKind::StreamedChunks => streamed_answer(app, tenant, sources, request.queries).await,
+        ResponseKind::Samples => samples_answer(web, tenant, sources, request.queries).await,
+        ResponseKind::StreamedChunks => streamed_answer(web, tenant, sources, request.queries).await,
     }
 }
 
 /// Unpacks a request off the async threads, because compiling regular expressions may take a while, with a
 /// permit of its own: only then is it known how the request is answered, and how long it may take.
 pub(super) async fn decode(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     tenant: &TenantId,
     body: BodyBytes,
 ) -> Result<ReadRequest, ApiError> {
-    let wait_max = Duration::from_millis(app.service.options.query.timeout_ms);
-    let class = &app.service.admission.remote_read;
-    let decoded = dispatch::run_to_end(app, class, tenant, wait_max, move |_| {
+    let wait_max = Duration::from_millis(web.service.options.query.timeout_ms);
+    let class = &web.service.admission.remote_read;
+    let decoded = dispatch::run_to_end(web, class, tenant, wait_max, move |_| {
         remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)
     });
     decoded.await?.map_err(|error| {
@@ -90,20 +90,20 @@ pub(super) async fn decode(
 
 /// Answers with one message.
 pub(super) async fn samples_answer(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     tenant: TenantId,
     sources: Arc<dyn TenantSources>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
-    let timeout_ms = app.service.options.query.timeout_ms;
+    let timeout_ms = web.service.options.query.timeout_ms;
     let asked = tenant.clone();
     let done =
-        dispatch::run_as(app, &app.service.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
-            read_samples(app, &*sources.queryable(&asked), &queries, ctx)
+        dispatch::run_as(web, &web.service.admission.remote_read, &tenant, timeout_ms, move |web, ctx| {
+            read_samples(web, &*sources.queryable(&asked), &queries, ctx)
         });
     let (bytes, held) = done.await?;
-    app.metrics.remote_read.messages.add(1);
-    app.metrics.remote_read.message_bytes.add(bytes.len() as u64);
+    web.metrics.remote_read.messages.add(1);
+    web.metrics.remote_read.message_bytes.add(bytes.len() as u64);
     let mut response = Response::new(body::parts(vec![body::held(bytes, held)]));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
@@ -113,38 +113,38 @@ pub(super) async fn samples_answer(
 
 /// Answers with frames.
 async fn streamed_answer(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     tenant: TenantId,
     sources: Arc<dyn TenantSources>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
-    let admitted = app.service.admit(&app.service.admission.remote_read, &tenant, timeout_ms).await?;
+    let admitted = web.service.admit(&web.service.admission.remote_read, &tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "remote read",
         content_type: STREAM_CONTENT_TYPE,
         timeout: ANSWER_TIMEOUT,
         metrics: |metrics| &metrics.remote_read.stream,
     };
-    let response = stream::answer(app, admitted, kind, move |app, admitted, parts| {
-        read_frames(app, &*sources.queryable(&tenant), &queries, admitted.ctx(), parts)
+    let response = stream::answer(web, admitted, kind, move |web, admitted, parts| {
+        read_frames(web, &*sources.queryable(&tenant), &queries, admitted.ctx(), parts)
     });
     let response = response.await?;
-    app.metrics.remote_read.streams.add(1);
+    web.metrics.remote_read.streams.add(1);
     Ok(response)
 }
 
 /// All samples of all queries as one message, compressed.
 fn read_samples(
-    app: &App,
+    web: &Web,
     source: &dyn Queryable,
     queries: &[ReadQuery],
     ctx: &ReadContext,
 ) -> Result<(Vec<u8>, Reservation), ApiError> {
-    let mut reader = SeriesReader::new(app, ctx)?;
+    let mut reader = SeriesReader::new(web, ctx)?;
     let mut held = reserve(ctx, 0)?;
     let mut encoder = SamplesEncoder::default();
-    let limit = app.service.options.remote_read.samples_max;
+    let limit = web.service.options.remote_read.samples_max;
     for query in queries {
         let mut sample_count = 0;
         let needs = if query.is_labels_only { Needs::Labels } else { Needs::Samples };
@@ -176,13 +176,13 @@ fn answer_fits(len: usize) -> Result<(), ApiError> {
 
 /// Frames of all queries, each with chunks of one series, handed over part by part.
 fn read_frames(
-    app: &App,
+    web: &Web,
     source: &dyn Queryable,
     queries: &[ReadQuery],
     ctx: &ReadContext,
     parts: &Parts,
 ) -> Result<(), ApiError> {
-    let mut reader = SeriesReader::new(app, ctx)?;
+    let mut reader = SeriesReader::new(web, ctx)?;
     let mut label_fields = Vec::new();
     let mut chunk_fields = Vec::new();
     let mut out = Vec::new();
@@ -192,7 +192,7 @@ fn read_frames(
             label_fields.clear();
             put_labels(&mut label_fields, labels.iter());
             let chunk_bytes_max =
-                app.service.options.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
+                web.service.options.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
             let mut chunks = prometheus_chunks(samples).peekable();
             while let Some(chunk) = chunks.next() {
                 let min_time_ms = chunk.min_time;
@@ -224,14 +224,14 @@ enum Needs {
 
 /// Reads series one after the other into memory that is used again.
 struct SeriesReader<'a> {
-    app: &'a App,
+    web: &'a Web,
     columns: Columns,
     held: Reservation,
 }
 
 impl<'a> SeriesReader<'a> {
-    fn new(app: &'a App, ctx: &ReadContext) -> Result<SeriesReader<'a>, ApiError> {
-        Ok(SeriesReader { app, columns: Columns::default(), held: reserve(ctx, 0)? })
+    fn new(web: &'a Web, ctx: &ReadContext) -> Result<SeriesReader<'a>, ApiError> {
+        Ok(SeriesReader { web, columns: Columns::default(), held: reserve(ctx, 0)? })
     }
 
     /// Calls `take` with every series of `query` that has samples, sorted by labels. Without a need of
@@ -265,8 +265,8 @@ impl<'a> SeriesReader<'a> {
                 }
                 if needs == Needs::Labels || !self.columns.is_empty() {
                     take(&series.labels, &self.columns)?;
-                    self.app.metrics.remote_read.series.add(1);
-                    self.app.metrics.remote_read.samples.add(self.columns.len() as u64);
+                    self.web.metrics.remote_read.series.add(1);
+                    self.web.metrics.remote_read.samples.add(self.columns.len() as u64);
                 }
             }
             if !more {

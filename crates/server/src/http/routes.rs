@@ -27,7 +27,7 @@ use axum::{Extension, Router, middleware};
 use super::access::{self, Access, Guard};
 use super::routing::table::Table;
 use super::routing::{Operation, Route, Section, Tag};
-use crate::app::App;
+use crate::web::Web;
 
 const SECTIONS: &[Section] = &[
     Section::new(Tag::Remote, remote::ROUTES),
@@ -50,20 +50,20 @@ pub(super) fn table() -> &'static Table {
 }
 
 /// Makes the routes of all rows; each handler runs after the check of access.
-pub(super) fn router(app: &Arc<App>, access: &Access) -> Router<Arc<App>> {
-    SECTIONS.iter().fold(Router::new(), |all, section| all.merge(section_router(section, app, access)))
+pub(super) fn router(web: &Arc<Web>, access: &Access) -> Router<Arc<Web>> {
+    SECTIONS.iter().fold(Router::new(), |all, section| all.merge(section_router(section, web, access)))
 }
 
-fn section_router(section: &Section, app: &Arc<App>, access: &Access) -> Router<Arc<App>> {
+fn section_router(section: &Section, web: &Arc<Web>, access: &Access) -> Router<Arc<Web>> {
     let mut router = Router::new();
     for route in section.routes {
         for path in route.paths {
-            router = router.route(path, handlers(section.tag, route, app, access));
+            router = router.route(path, handlers(section.tag, route, web, access));
         }
     }
     match section.tag {
         Tag::Influxdb => {
-            let headers = middleware::from_fn_with_state(app.clone(), super::influx::add_headers);
+            let headers = middleware::from_fn_with_state(web.clone(), super::influx::add_headers);
             router.route_layer(headers)
         }
         // Lists of features and of routes are made from the table.
@@ -72,12 +72,12 @@ fn section_router(section: &Section, app: &Arc<App>, access: &Access) -> Router<
     }
 }
 
-fn handlers(tag: Tag, route: &Route, app: &Arc<App>, access: &Access) -> MethodRouter<Arc<App>> {
+fn handlers(tag: Tag, route: &Route, web: &Arc<Web>, access: &Access) -> MethodRouter<Arc<Web>> {
     let guarded = |operation: &Operation| {
         let guard = Guard {
             access: access.clone(),
             scope: operation.scope,
-            multitenancy: app.options.service.multitenancy,
+            multitenancy: web.options.service.multitenancy,
             errors: route.error_form(tag),
         };
         let check = middleware::from_fn_with_state(guard, access::check);

@@ -13,7 +13,7 @@ use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter};
 use chronolith_service::access::Scope;
 
-use crate::app::App;
+use crate::web::Web;
 
 /// Name of the tenant among the parameters; it is a header.
 pub(super) const TENANT: &str = "@tenant";
@@ -74,7 +74,7 @@ pub(super) enum Effect {
 }
 
 /// Makes the method router of a handler, for these methods.
-pub(super) type HandlerFn = fn(MethodFilter) -> MethodRouter<Arc<App>>;
+pub(super) type HandlerFn = fn(MethodFilter) -> MethodRouter<Arc<Web>>;
 
 /// The handler at a path, in the form that a constant can have.
 macro_rules! handler {

@@ -26,9 +26,9 @@ use super::call::{self, Call};
 use super::dispatch;
 use super::error::ApiError;
 use super::stream::{self, Parts, StreamKind};
-use crate::app::App;
 use crate::json;
 use crate::limits::ANSWER_TIMEOUT;
+use crate::web::Web;
 
 const CONTENT_TYPE: &str = "application/x-ndjson; charset=utf-8";
 
@@ -42,52 +42,52 @@ enum Searched {
 }
 
 pub(super) async fn metric_names(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    answer(&app, call, Searched::MetricNames).await
+    let call = call::open(&web, request).await?;
+    answer(&web, call, Searched::MetricNames).await
 }
 
 pub(super) async fn label_names(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    answer(&app, call, Searched::LabelNames).await
+    let call = call::open(&web, request).await?;
+    answer(&web, call, Searched::LabelNames).await
 }
 
 pub(super) async fn label_values(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let label = call.params.get("label").map(str::to_owned);
     let label = label.ok_or_else(|| ApiError::parameter("label", "the name of the label is missing"))?;
-    answer(&app, call, Searched::LabelValues(label)).await
+    answer(&web, call, Searched::LabelValues(label)).await
 }
 
-async fn answer(app: &Arc<App>, call: Call, searched: Searched) -> Result<Response<Body>, ApiError> {
-    let request = SearchRequest::parse(app, &call.params)?;
-    let timeout_ms = app.service.options.query.timeout_ms;
-    let admitted = app.service.admit(&app.service.admission.query, &call.tenant, timeout_ms).await?;
+async fn answer(web: &Arc<Web>, call: Call, searched: Searched) -> Result<Response<Body>, ApiError> {
+    let request = SearchRequest::parse(web, &call.params)?;
+    let timeout_ms = web.service.options.query.timeout_ms;
+    let admitted = web.service.admit(&web.service.admission.query, &call.tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "search",
         content_type: CONTENT_TYPE,
         timeout: ANSWER_TIMEOUT,
         metrics: |metrics| &metrics.search,
     };
-    let print = move |app: &App, mut admitted: dispatch::Admitted, parts: &Parts| {
+    let print = move |web: &Web, mut admitted: dispatch::Admitted, parts: &Parts| {
         let ctx = admitted.ctx().clone();
-        let source = app.service.lifecycle.source()?.queryable(&call.tenant);
+        let source = web.service.lifecycle.source()?.queryable(&call.tenant);
         let found = search(&*source, &searched, &request, &ctx)?;
         drop(source);
         // A client that reads slowly holds memory, and no permit.
         admitted.release_permit();
-        let lines = Lines { app, call: &call, searched: &searched, request: &request, ctx: &ctx, parts };
+        let lines = Lines { web, call: &call, searched: &searched, request: &request, ctx: &ctx, parts };
         lines.send(found)
     };
-    stream::answer(app, admitted, kind, print).await
+    stream::answer(web, admitted, kind, print).await
 }
 
 /// Returns the best names, one more than the limit if there are more.
@@ -195,7 +195,7 @@ impl Search {
 
 /// Lines of a response.
 struct Lines<'a> {
-    app: &'a App,
+    web: &'a Web,
     call: &'a Call,
     searched: &'a Searched,
     request: &'a SearchRequest,
@@ -265,7 +265,7 @@ impl Lines<'_> {
 
     /// Appends the newest metadata of a metric, or of the family that its series belong to.
     fn put_metadata(&self, out: &mut Vec<u8>, metric: &str) {
-        let Some(store) = self.app.service.lifecycle.opened() else { return };
+        let Some(store) = self.web.service.lifecycle.opened() else { return };
         let stored = |metric: &str| store.metadata(&self.call.tenant, Some(metric), 1);
         let Some(entry) = family::metadata_of(metric, stored) else { return };
         for (key, text) in [("type", entry.kind.as_str()), ("help", &entry.help), ("unit", &entry.unit)] {

@@ -18,19 +18,19 @@ use super::dispatch;
 use super::error::ApiError;
 use super::params::Params;
 use super::status::success;
-use crate::app::App;
 use crate::exposition::gather::gather;
+use crate::web::Web;
 
 /// Label of the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";
 
 pub(super) async fn self_metrics(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let params = Params::of_url(request.uri())?;
     let filter = params.get("metric_name_pattern").map(name_filter).transpose()?;
-    let value = dispatch::run_status(&app, move |app| families(gather(app), filter.as_ref())).await?;
+    let value = dispatch::run_status(&web, move |web| families(gather(web), filter.as_ref())).await?;
     Ok(success(&value))
 }
 

@@ -25,8 +25,8 @@ use super::params::{Params, decode_percent, unescape_name};
 use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 
-use crate::app::App;
 use crate::json;
+use crate::web::Web;
 
 /// Bytes of a string in a list, its text excepted.
 const STRING_BYTES: u64 = size_of::<String>() as u64;
@@ -34,10 +34,10 @@ const STRING_BYTES: u64 = size_of::<String>() as u64;
 const SERIES_BYTES: u64 = size_of::<Labels>() as u64;
 
 pub(super) async fn series(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     call.params.well_formed()?;
     if call.params.all("match[]").next().is_none() {
         return Err(ApiError::bad_request("no match[] parameter provided"));
@@ -47,11 +47,11 @@ pub(super) async fn series(
     let partial = PartialResponse::parse(&call.params)?;
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
-    let timeout_ms = app.service.options.query.timeout_ms;
-    let packing = Packing::new(&app, call.coding);
-    let printed = dispatch::run_small_first(&app, &tenant, timeout_ms, candidate, move |app, ctx| {
-        partial.run(app, ctx, |ctx| {
-            print_series(app, &call, range, limit, Printer::open_packed(ctx, &packing)?, ctx)
+    let timeout_ms = web.service.options.query.timeout_ms;
+    let packing = Packing::new(&web, call.coding);
+    let printed = dispatch::run_small_first(&web, &tenant, timeout_ms, candidate, move |web, ctx| {
+        partial.run(web, ctx, |ctx| {
+            print_series(web, &call, range, limit, Printer::open_packed(ctx, &packing)?, ctx)
         })
     });
     Ok(printed.await?.into_json())
@@ -59,7 +59,7 @@ pub(super) async fn series(
 
 /// Prints the series of all selectors; 0 = no limit.
 fn print_series(
-    app: &App,
+    web: &Web,
     call: &Call,
     range: TimeRange,
     limit: usize,
@@ -67,7 +67,7 @@ fn print_series(
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-    let source = app.service.lifecycle.source()?.queryable(&call.tenant);
+    let source = web.service.lifecycle.source()?.queryable(&call.tenant);
     let mut found = Collected::new(ctx)?;
     for matchers in &selectors {
         found.add_series(&*source, &Selector { matchers, range }, ctx)?;
@@ -87,20 +87,20 @@ fn print_series(
 }
 
 pub(super) async fn label_names(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    list(&app, call, |source, selector, limit, ctx| source.label_names(selector, limit, ctx)).await
+    let call = call::open(&web, request).await?;
+    list(&web, call, |source, selector, limit, ctx| source.label_names(selector, limit, ctx)).await
 }
 
 pub(super) async fn label_values(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let name = label_of_path(&call.path)?;
-    list(&app, call, move |source, selector, limit, ctx| source.label_values(&name, selector, limit, ctx))
+    list(&web, call, move |source, selector, limit, ctx| source.label_values(&name, selector, limit, ctx))
         .await
 }
 
@@ -119,7 +119,7 @@ fn label_of_path(path: &str) -> Result<String, ApiError> {
 
 /// Lists strings of each selector, merged.
 async fn list(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     call: Call,
     ask: impl Fn(&dyn Queryable, &Selector<'_>, usize, &ReadContext) -> Result<Vec<String>, QueryError>
     + Send
@@ -130,11 +130,11 @@ async fn list(
     let partial = PartialResponse::parse(&call.params)?;
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
-    let timeout_ms = app.service.options.query.timeout_ms;
-    let packing = Packing::new(app, call.coding);
-    let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, move |app, ctx| {
-        partial.run(app, ctx, |ctx| {
-            print_list(app, &call, range, limit, &ask, Printer::open_packed(ctx, &packing)?, ctx)
+    let timeout_ms = web.service.options.query.timeout_ms;
+    let packing = Packing::new(web, call.coding);
+    let printed = dispatch::run_small_first(web, &tenant, timeout_ms, candidate, move |web, ctx| {
+        partial.run(web, ctx, |ctx| {
+            print_list(web, &call, range, limit, &ask, Printer::open_packed(ctx, &packing)?, ctx)
         })
     });
     Ok(printed.await?.into_json())
@@ -142,7 +142,7 @@ async fn list(
 
 /// Prints the strings that `ask` lists, of all selectors; 0 = no limit.
 fn print_list(
-    app: &App,
+    web: &Web,
     call: &Call,
     range: TimeRange,
     limit: usize,
@@ -156,7 +156,7 @@ fn print_list(
     if selectors.is_empty() {
         selectors.push(Vec::new());
     }
-    let source = app.service.lifecycle.source()?.queryable(&call.tenant);
+    let source = web.service.lifecycle.source()?.queryable(&call.tenant);
     let mut found = Vec::new();
     let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
     for matchers in &selectors {

@@ -16,10 +16,10 @@ use super::dispatch;
 use super::error::ApiError;
 use super::params::{Params, int_fault};
 use super::series;
-use crate::app::App;
 use crate::exposition::memory::Memory;
 use crate::limits::CARDINALITY_LIMIT_MAX;
 use crate::version::BuildInfo;
+use crate::web::Web;
 
 /// Prometheus release whose query API and language clients may expect (ADR 0006). Grafana compares it with
 /// releases of 2.x only (2.24: label values with `match[]`), so every 3.x number enables the same requests.
@@ -41,8 +41,8 @@ fn plain_json(text: String) -> Response<Body> {
     response
 }
 
-fn build_value(app: &App) -> Value {
-    let BuildInfo { revision, branch, date, features } = app.options.web.build;
+fn build_value(web: &Web) -> Value {
+    let BuildInfo { revision, branch, date, features } = web.options.web.build;
     json!({
         "version": API_VERSION,
         "revision": revision,
@@ -56,16 +56,16 @@ fn build_value(app: &App) -> Value {
     })
 }
 
-pub(super) async fn build(State(app): State<Arc<App>>) -> Response<Body> {
-    success(&build_value(&app))
+pub(super) async fn build(State(web): State<Arc<Web>>) -> Response<Body> {
+    success(&build_value(&web))
 }
 
-pub(super) async fn version(State(app): State<Arc<App>>) -> Response<Body> {
-    plain_json(build_value(&app).to_string())
+pub(super) async fn version(State(web): State<Arc<Web>>) -> Response<Body> {
+    plain_json(build_value(&web).to_string())
 }
 
-pub(super) async fn rules(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+pub(super) async fn rules(State(web): State<Arc<Web>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(&web, request).await?;
     call.params.well_formed()?;
     series::selectors(&call.params)?;
     let lower = |name: &str| call.params.get(name).map(str::to_lowercase);
@@ -121,16 +121,16 @@ pub(super) async fn alertmanagers() -> Response<Body> {
     success(&json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] }))
 }
 
-pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
-    let shown = app.configuration.shown.read();
-    let stats = app.service.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
-    let retention = match app.service.default_limits().retention_ms {
+pub(super) async fn runtime(State(web): State<Arc<Web>>) -> Response<Body> {
+    let shown = web.configuration.shown.read();
+    let stats = web.service.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
+    let retention = match web.service.default_limits().retention_ms {
         0 => "unlimited".to_owned(),
         ms => crate::duration::show_duration_ms(ms),
     };
     success(&json!({
-        "startTime": rfc3339_seconds(app.service.started_ms),
-        "serverTime": rfc3339_seconds(app.service.env.clock.now_ms()),
+        "startTime": rfc3339_seconds(web.service.started_ms),
+        "serverTime": rfc3339_seconds(web.service.env.clock.now_ms()),
         "reloadConfigSuccess": shown.reload_ok,
         "lastConfigTime": rfc3339_seconds(shown.reloaded_ms),
         "corruptionCount": stats.replay.notes.len(),
@@ -155,8 +155,8 @@ fn cardinality_limit(params: &Params) -> Result<usize, ApiError> {
     }
 }
 
-pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+pub(super) async fn tsdb(State(web): State<Arc<Web>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(&web, request).await?;
     let limit = cardinality_limit(&call.params)?;
     let mut selectors = series::all_selectors(&call.params)?;
     let range = series::time_range(&call.params)?;
@@ -166,12 +166,12 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
         selectors.push(Vec::new());
     }
     let tenant = call.tenant.clone();
-    let value = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
+    let value = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
         // A read-only server has no head.
-        let store = app.service.lifecycle.opened();
+        let store = web.service.lifecycle.opened();
         let stats = store.map(|store| store.head_stats_of(&call.tenant)).unwrap_or_default();
         let cardinality = if is_selected {
-            let source = app.service.lifecycle.source()?.queryable(&call.tenant);
+            let source = web.service.lifecycle.source()?.queryable(&call.tenant);
             cardinality::of_selected(&*source, &selectors, range, limit, ctx)?
         } else {
             store.map(|store| store.cardinality(&call.tenant, limit)).unwrap_or_default()
@@ -198,18 +198,18 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
 }
 
 /// Sizes for the start page. An endpoint of our own; answers during the replay, too.
-pub(super) async fn storage(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
-    let value = dispatch::run_status(&app, storage_value).await?;
+pub(super) async fn storage(State(web): State<Arc<Web>>) -> Result<Response<Body>, ApiError> {
+    let value = dispatch::run_status(&web, storage_value).await?;
     Ok(success(&value))
 }
 
-fn storage_value(app: &App) -> Value {
-    let stats = app.service.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
+fn storage_value(web: &Web) -> Value {
+    let stats = web.service.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
     json!({
-        "ready": app.service.lifecycle.is_ready(),
-        "progress": if app.service.lifecycle.is_ready() { Value::Null } else { Value::from(app.service.lifecycle.replay_text()) },
+        "ready": web.service.lifecycle.is_ready(),
+        "progress": if web.service.lifecycle.is_ready() { Value::Null } else { Value::from(web.service.lifecycle.replay_text()) },
         "version": crate::version::VERSION,
-        "startTime": rfc3339_seconds(app.service.started_ms),
+        "startTime": rfc3339_seconds(web.service.started_ms),
         "tenants": stats.tenants,
         "headSeries": stats.head.series,
         "headChunks": stats.head.chunks,
@@ -220,41 +220,41 @@ fn storage_value(app: &App) -> Value {
         "diskFreeBytes": stats.disk_free_bytes,
         "walBytes": stats.head.wal.segment_bytes + stats.head.checkpoint.bytes,
         "samplesAppended": stats.head.samples.appended,
-        "samplesRejected": app.service.writes.metrics.samples_rejected_count(),
+        "samplesRejected": web.service.writes.metrics.samples_rejected_count(),
         "replayMs": stats.replay.ms,
         "replayNotes": stats.replay.notes,
         "walPoisoned": stats.head.wal.is_poisoned,
         "diskFull": stats.head.wal.is_disk_full,
-        "multitenancy": app.service.options.multitenancy,
+        "multitenancy": web.service.options.multitenancy,
     })
 }
 
 /// Memory of the process by consumer. An endpoint of our own; answers during the replay, too.
-pub(super) async fn memory(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
-    let value = dispatch::run_status(&app, |app| Memory::read(app, MEMORY_TENANTS).to_json()).await?;
+pub(super) async fn memory(State(web): State<Arc<Web>>) -> Result<Response<Body>, ApiError> {
+    let value = dispatch::run_status(&web, |web| Memory::read(web, MEMORY_TENANTS).to_json()).await?;
     Ok(success(&value))
 }
 
-pub(super) async fn flags(State(app): State<Arc<App>>) -> Response<Body> {
-    let shown = app.configuration.shown.read();
+pub(super) async fn flags(State(web): State<Arc<Web>>) -> Response<Body> {
+    let shown = web.configuration.shown.read();
     let settings = shown.settings.iter().map(|one| (one.name.clone(), Value::from(one.value.as_str())));
     success(&Value::Object(settings.collect()))
 }
 
 /// Settings with their defaults and sources. An endpoint of our own.
-pub(super) async fn settings(State(app): State<Arc<App>>) -> Response<Body> {
-    let shown = app.configuration.shown.read();
+pub(super) async fn settings(State(web): State<Arc<Web>>) -> Response<Body> {
+    let shown = web.configuration.shown.read();
     let settings = shown.settings.iter().map(
         |one| json!({ "name": one.name, "value": one.value, "default": one.default, "origin": one.origin }),
     );
     success(&settings.collect())
 }
 
-pub(super) async fn config(State(app): State<Arc<App>>) -> Response<Body> {
-    success(&json!({ "yaml": app.configuration.shown.read().config_yaml }))
+pub(super) async fn config(State(web): State<Arc<Web>>) -> Response<Body> {
+    success(&json!({ "yaml": web.configuration.shown.read().config_yaml }))
 }
 
-pub(super) async fn replay(State(app): State<Arc<App>>) -> Response<Body> {
-    let at = app.service.lifecycle.replay_snapshot();
+pub(super) async fn replay(State(web): State<Arc<Web>>) -> Response<Body> {
+    let at = web.service.lifecycle.replay_snapshot();
     success(&json!({ "min": at.segment_first, "max": at.segment_last, "current": at.segment_now }))
 }

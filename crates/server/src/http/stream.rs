@@ -24,9 +24,9 @@ use tokio::time::Instant;
 use super::body;
 use super::dispatch::{Admitted, CancelOnDrop};
 use super::error::{ApiError, ErrorKind};
-use crate::app::App;
 use crate::limits::STREAM_PARTS_MAX;
 use crate::metrics::{Metrics, StreamMetrics};
+use crate::web::Web;
 
 /// Properties that all streams of one endpoint share.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ enum Part {
 
 /// Sink of the printing thread for its parts.
 pub(super) struct Parts {
-    app: Arc<App>,
+    web: Arc<Web>,
     kind: StreamKind,
     sender: mpsc::Sender<Part>,
 }
@@ -69,7 +69,7 @@ impl Parts {
     pub(super) fn send(&self, bytes: Vec<u8>, ctx: &ReadContext) -> Result<(), ApiError> {
         ctx.check()?;
         let held = ctx.budget.reserve(bytes.capacity() as u64).map_err(QueryError::from)?;
-        (self.kind.metrics)(&self.app.metrics).bytes.add(bytes.len() as u64);
+        (self.kind.metrics)(&self.web.metrics).bytes.add(bytes.len() as u64);
         let sent = self.sender.blocking_send(Part::Bytes(body::held(bytes, held)));
         sent.map_err(|_| ApiError::from(QueryError::Canceled))
     }
@@ -79,7 +79,7 @@ impl Parts {
     /// Hands over the end of a response whose last part says that it failed. It is sent whatever the state of
     /// the query; a client that has disconnected does not get it.
     pub(super) fn send_last(&self, bytes: Vec<u8>) {
-        (self.kind.metrics)(&self.app.metrics).bytes.add(bytes.len() as u64);
+        (self.kind.metrics)(&self.web.metrics).bytes.add(bytes.len() as u64);
         drop(self.sender.blocking_send(Part::Last(Bytes::from(bytes))));
     }
 }
@@ -87,19 +87,19 @@ impl Parts {
 /// Answers with the parts that `print` sends, the first of which is there when the answer begins. `print`
 /// runs on a thread of queries, with the permits of `admitted`.
 pub(super) async fn answer(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     admitted: Admitted,
     kind: StreamKind,
-    print: impl FnOnce(&App, Admitted, &Parts) -> Result<(), ApiError> + Send + 'static,
+    print: impl FnOnce(&Web, Admitted, &Parts) -> Result<(), ApiError> + Send + 'static,
 ) -> Result<Response<Body>, ApiError> {
     let guard = CancelOnDrop::of(admitted.ctx());
     let (sender, mut receiver) = bounded_channel(STREAM_PARTS_MAX);
-    let parts = Parts { app: app.clone(), kind, sender };
+    let parts = Parts { web: web.clone(), kind, sender };
     let job = move || {
         admitted.ctx().begin_long_work();
         let ctx = admitted.ctx().clone();
-        let printed = print(&parts.app, admitted, &parts);
-        parts.app.service.count_end(&ctx, printed.as_ref().err().map(|error| error.end()));
+        let printed = print(&parts.web, admitted, &parts);
+        parts.web.service.count_end(&ctx, printed.as_ref().err().map(|error| error.end()));
         let last = match printed {
             Ok(()) => Part::End,
             Err(error) => Part::Failed(error),
@@ -108,7 +108,7 @@ pub(super) async fn answer(
         drop(parts.sender.blocking_send(last));
     };
     let no_thread = |error| ApiError::new(ErrorKind::Unavailable, format_args!("starting a thread: {error}"));
-    app.service.threads.start(Box::new(job)).map_err(no_thread)?;
+    web.service.threads.start(Box::new(job)).map_err(no_thread)?;
     let first = match receiver.recv().await {
         Some(Part::Bytes(bytes) | Part::Last(bytes)) => Some(bytes),
         Some(Part::End) => None,
@@ -118,14 +118,14 @@ pub(super) async fn answer(
     let is_ended = first.is_none();
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + kind.timeout;
-    let body = StreamedBody { app: app.clone(), kind, first, receiver, is_ended, deadline, _guard: guard };
+    let body = StreamedBody { web: web.clone(), kind, first, receiver, is_ended, deadline, _guard: guard };
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind.content_type));
     Ok(response)
 }
 
 struct StreamedBody {
-    app: Arc<App>,
+    web: Arc<Web>,
     kind: StreamKind,
     first: Option<Bytes>,
     receiver: mpsc::Receiver<Part>,
@@ -140,7 +140,7 @@ impl StreamedBody {
     fn abort(&mut self, why: &str) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         tracing::warn!(stream = self.kind.name, why, "streamed response aborted");
         self.is_ended = true;
-        (self.kind.metrics)(&self.app.metrics).aborted.add(1);
+        (self.kind.metrics)(&self.web.metrics).aborted.add(1);
         self.receiver.close();
         Poll::Ready(Some(Err(io::Error::other(why))))
     }
@@ -186,7 +186,7 @@ impl HttpBody for StreamedBody {
 impl Drop for StreamedBody {
     fn drop(&mut self) {
         if !self.is_ended {
-            (self.kind.metrics)(&self.app.metrics).aborted.add(1);
+            (self.kind.metrics)(&self.web.metrics).aborted.add(1);
         }
     }
 }
@@ -200,7 +200,7 @@ mod tests {
     /// Frames of a body, true for one without an error: a part, then the parts that `end` sends.
     async fn read_to_end(end: impl FnOnce(mpsc::Sender<Part>)) -> Vec<bool> {
         let server = Fixture::ready();
-        let ctx = ReadContext::unlimited(server.app.service.env.clock.clone());
+        let ctx = ReadContext::unlimited(server.web.service.env.clock.clone());
         let (sender, receiver) = bounded_channel(STREAM_PARTS_MAX);
         sender.try_send(Part::Bytes(Bytes::from_static(b"frame"))).expect("room");
         end(sender);
@@ -209,8 +209,8 @@ mod tests {
         let kind =
             StreamKind { name: "test", content_type: "", timeout, metrics: |metrics| &metrics.federate };
         let _guard = CancelOnDrop::of(&ctx);
-        let app = server.app.clone();
-        let mut body = StreamedBody { app, kind, first: None, receiver, is_ended: false, deadline, _guard };
+        let web = server.web.clone();
+        let mut body = StreamedBody { web, kind, first: None, receiver, is_ended: false, deadline, _guard };
         let mut found = Vec::new();
         while let Some(frame) = body.frame().await {
             found.push(frame.is_ok());

@@ -31,8 +31,8 @@ use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
 use super::router;
-use crate::app::App;
 use crate::options::{ServerOptions, ShownSetting};
+use crate::web::Web;
 
 pub(crate) const NOW_MS: i64 = 1_700_000_000_000;
 const NOW_S: i64 = NOW_MS / 1000;
@@ -53,7 +53,7 @@ impl Answer {
 }
 
 pub(crate) struct Fixture {
-    pub(crate) app: Arc<App>,
+    pub(crate) web: Arc<Web>,
 }
 
 fn shown_setting(name: &str, value: &str) -> ShownSetting {
@@ -75,7 +75,7 @@ impl Fixture {
         let mut options = ServerOptions::new("/data".into());
         options.shown.push(shown_setting("http", "127.0.0.1:9595"));
         change(&mut options);
-        Fixture { app: Arc::new(App::new(env, options, None)) }
+        Fixture { web: Arc::new(Web::new(env, options, None)) }
     }
 
     pub(crate) fn ready() -> Fixture {
@@ -88,10 +88,10 @@ impl Fixture {
         let fixture = Fixture::with(|options| options.web.admin_api = true);
         let bucket = BucketOptions { is_read_only: true, ..BucketOptions::new("memory://") };
         let sources =
-            BucketSources::open(&bucket, &fixture.app.service.env, RUNTIME.handle()).expect("valid");
+            BucketSources::open(&bucket, &fixture.web.service.env, RUNTIME.handle()).expect("valid");
         let sources = Arc::new(sources);
-        fixture.app.service.set_bucket(sources.clone());
-        fixture.app.service.lifecycle.set_sources(sources);
+        fixture.web.service.set_bucket(sources.clone());
+        fixture.web.service.lifecycle.set_sources(sources);
         fixture
     }
 
@@ -101,15 +101,15 @@ impl Fixture {
 
     /// Opens a store next to other sources.
     pub(crate) fn open_with(self, others: Vec<SourcePart>) -> Fixture {
-        let options = self.app.service.options.tsdb_options();
+        let options = self.web.service.options.tsdb_options();
         let progress = Arc::new(ReplayProgress::default());
-        let store = Tsdb::open(self.app.service.env.clone(), options, progress).expect("opens");
-        self.app.service.set_store(store, others);
+        let store = Tsdb::open(self.web.service.env.clone(), options, progress).expect("opens");
+        self.web.service.set_store(store, others);
         self
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let response = router(self.app.clone()).oneshot(request).await.unwrap();
+        let response = router(self.web.clone()).oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -135,13 +135,13 @@ impl Fixture {
         }
         let tenant = StoreId::from(TenantId::new(tenant).expect("valid"));
         let stored =
-            self.app.service.lifecycle.store().expect("open").append(&tenant, &batch).expect("stored");
+            self.web.service.lifecycle.store().expect("open").append(&tenant, &batch).expect("stored");
         assert_eq!(stored.first_reject, None);
     }
 
     /// Flushes all windows that have ended to blocks.
     async fn flush(&self) {
-        let store = self.app.service.lifecycle.store().expect("open").clone();
+        let store = self.web.service.lifecycle.store().expect("open").clone();
         let flushed = tokio::task::spawn_blocking(move || store.flush_closed(NOW_MS + 24 * 3_600_000));
         flushed.await.expect("no panic").expect("flushes");
     }
@@ -579,19 +579,19 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
     };
     let mut options = ServerOptions::new("/data".into());
     options.web.lifecycle = true;
-    let app = Arc::new(App::new(env, options, Some(Arc::new(reload))));
+    let web = Arc::new(Web::new(env, options, Some(Arc::new(reload))));
     // The first reload comes before the store is open; its limits hold once it is.
-    let server = Fixture { app };
+    let server = Fixture { web };
     assert_eq!(
         server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await.status,
         StatusCode::OK
     );
     let server = server.open();
-    assert_eq!(server.app.service.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(server.web.service.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
     let refused = server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await;
     assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(refused.text.contains("line 3"), "{}", refused.text);
-    assert_eq!(server.app.service.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(server.web.service.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
     assert_eq!(server.get("/api/v1/status/flags").await.json()["data"]["retention"], "1d");
     let runtime = server.get("/api/v1/status/runtimeinfo").await.json();
     assert_eq!(
@@ -659,9 +659,9 @@ async fn long_answers_hold_memory_until_each_part_is_taken() {
         ids.iter().map(|id| [("__name__", "m"), ("id", id), ("long", value.as_str())]).collect();
     let series: Vec<(Pairs<'_>, &[(i64, f64)])> = labels.iter().map(|pairs| (&pairs[..], samples)).collect();
     assert_eq!(server.write(&series).await.status, StatusCode::NO_CONTENT);
-    let used = || server.app.service.admission.query_memory.total.used_bytes();
+    let used = || server.web.service.admission.query_memory.total.used_bytes();
     let request = Request::get("/api/v1/query?query=m").body(Body::empty()).unwrap();
-    let mut body = router(server.app.clone()).oneshot(request).await.unwrap().into_body();
+    let mut body = router(server.web.clone()).oneshot(request).await.unwrap().into_body();
     let total = axum::body::HttpBody::size_hint(&body).exact().expect("a known length");
     assert!(total > 400_000 && used() >= total, "{total} bytes, {} held", used());
     let mut text = Vec::new();

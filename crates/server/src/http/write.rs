@@ -30,24 +30,24 @@ use self::sender::Sender;
 use self::written::Written;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
-use crate::app::App;
 use crate::http::tenant::tenant_of;
 use crate::limits::HEAD_FULL_RETRY_AFTER_SECONDS;
+use crate::web::Web;
 
 /// Counts of stored samples, histograms and exemplars, in answers to remote write 2.0.
 const SAMPLES_WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";
 const HISTOGRAMS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-histograms-written";
 const EXEMPLARS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-exemplars-written";
 
-pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    let sender = Sender::of(&app, &request);
-    match receive(&app, request).await {
+pub(super) async fn write(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    let sender = Sender::of(&web, &request);
+    match receive(&web, request).await {
         Ok((message, written)) => {
-            sender.note_rejects(&app, &written);
+            sender.note_rejects(&web, &written);
             answer(message, &written)
         }
         Err(refused) => {
-            sender.note_refusal(&app, &refused.error, refused.limit);
+            sender.note_refusal(&web, &refused.error, refused.limit);
             refused.error.into_text()
         }
     }
@@ -66,32 +66,32 @@ impl From<ApiError> for NotWritten {
     }
 }
 
-async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written), NotWritten> {
+async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written), NotWritten> {
     let (parts, request_body) = request.into_parts();
-    let (message, tenant, store) = match check(app, &parts.headers) {
+    let (message, tenant, store) = match check(web, &parts.headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;
             return Err(refused.into());
         }
     };
-    let options = &app.service.options.write;
-    let memory = app.service.admission.write_memory.of(&tenant, 0);
+    let options = &web.service.options.write;
+    let memory = web.service.admission.write_memory.of(&tenant, 0);
     let limits = BodyLimits {
         bytes_max: options.compressed_bytes_max,
         budget: &memory.budget,
         memory_wait: Duration::ZERO,
     };
-    let admitted = admit::admit(app, &tenant, request_body, limits).await;
+    let admitted = admit::admit(web, &tenant, request_body, limits).await;
     let (mut body, permits) = admitted.map_err(ApiError::from)?;
     let decompressed =
         decompressed_bytes(&body.bytes).filter(|n| *n <= options.decompressed_bytes_max as u64);
-    app.service.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
-    app.service.writes.metrics.bytes_decompressed.add(decompressed.unwrap_or(0));
+    web.service.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
+    web.service.writes.metrics.bytes_decompressed.add(decompressed.unwrap_or(0));
     // Only here: a request in the queue needs no more memory than its bytes as sent.
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
-    let shared = app.clone();
+    let shared = web.clone();
     // The thread continues when the client disconnects: the append is completed, and the permits are held
     // until then.
     let done = tokio::task::spawn_blocking(move || {
@@ -109,15 +109,15 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
 }
 
 /// Checks that need only the headers.
-fn check(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
+fn check(web: &Web, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
     let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
-    let tenant = tenant_of(app.service.options.multitenancy, headers)?;
-    Ok((message, tenant, app.service.lifecycle.store()?.clone()))
+    let tenant = tenant_of(web.service.options.multitenancy, headers)?;
+    Ok((message, tenant, web.service.lifecycle.store()?.clone()))
 }
 
 /// Decodes, appends, counts. Blocks the thread until the batch is durable.
 fn store_body(
-    app: &App,
+    web: &Web,
     store: &Tsdb,
     tenant: &TenantId,
     message: Message,
@@ -128,12 +128,12 @@ fn store_body(
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut refused = Refused::default();
     let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::Client };
-    let mut writing = app.service.writes.begin(store, target);
+    let mut writing = web.service.writes.begin(store, target);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
-        refused = decode(app, message, &mut body, &mut histograms_held, batch)?;
+        refused = decode(web, message, &mut body, &mut histograms_held, batch)?;
         Ok(())
     });
-    let applied = writing.apply(&app.service.writes.pools.remote_write, &mut decoder);
+    let applied = writing.apply(&web.service.writes.pools.remote_write, &mut decoder);
     // Waiting for the disk needs no core.
     drop((body, histograms_held, apply));
     applied.map_err(|failure| match failure {
@@ -141,7 +141,7 @@ fn store_body(
         WriteFailure::Store(failure) => failure.into(),
     })?;
     let outcome = writing.wait(|outcome| add_refused(outcome, &refused))?;
-    app.service.writes.metrics.metadata_rejected.add(refused.metadata_count);
+    web.service.writes.metrics.metadata_rejected.add(refused.metadata_count);
     Ok(Written { message, outcome, refused })
 }
 
@@ -155,17 +155,17 @@ impl From<StoreFailure> for NotWritten {
 }
 
 fn decode(
-    app: &App,
+    web: &Web,
     message: Message,
     body: &mut BodyBytes,
     histograms_held: &mut Reservation,
     batch: &mut WriteBatch,
 ) -> Result<Refused, ApiError> {
-    let bytes_max = app.service.options.write.decompressed_bytes_max;
+    let bytes_max = web.service.options.write.decompressed_bytes_max;
     let decoded = match message {
         Message::V1 => remote_write::decode(&body.bytes, bytes_max, histograms_held, batch),
         Message::V2 => {
-            let naming = match app.service.options.features.type_and_unit_labels {
+            let naming = match web.service.options.features.type_and_unit_labels {
                 true => SeriesNaming::TypeAndUnit,
                 false => SeriesNaming::AsSent,
             };

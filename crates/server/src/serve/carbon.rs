@@ -26,9 +26,9 @@ use tokio::time::{Instant, timeout_at};
 
 use self::listener::Listener;
 use self::stream::{Appended, PointStream};
-use crate::app::App;
 use crate::limits::ACCEPT_PAUSE;
 use crate::serve::udp;
+use crate::web::Web;
 
 /// Open connections of one listener.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -52,15 +52,15 @@ impl udp::DatagramStore for Datagrams {
         &self.0.input.name
     }
 
-    fn store(&self, app: &App, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
+    fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
         let Listener { options, input, .. } = &*self.0;
         // Datagrams of several senders are stored together.
         let sender = WriteSender { listener: Some(input.name.clone()), ..WriteSender::default() };
         let to = PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
-        let (appended, outcome) = append_lines(&app.service.writes, &app.service.carbon, store, to, &body);
+        let (appended, outcome) = append_lines(&web.service.writes, &web.service.carbon, store, to, &body);
         // Points that were appended before a failure become durable as well.
         let durable = match appended.applied {
-            Some(applied) => wait_durable(&app.service.writes, store, to, applied).map(drop),
+            Some(applied) => wait_durable(&web.service.writes, store, to, applied).map(drop),
             None => Ok(()),
         };
         outcome.map_err(|error| error.text).and(durable)
@@ -87,7 +87,7 @@ pub(super) async fn accept(listener: Arc<Listener>, socket: TcpListener, mut clo
                 }
             }
             (Err(error), _) => {
-                listener.app.metrics.http.accept_failures.add(1);
+                listener.web.metrics.http.accept_failures.add(1);
                 tracing::warn!(%error, listener = listener.input.name, "accepting a connection failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -117,7 +117,7 @@ async fn serve(
     permit: OwnedSemaphorePermit,
     closing: watch::Receiver<bool>,
 ) {
-    let store = udp::opened(&listener.app).await;
+    let store = udp::opened(&listener.web).await;
     let sender = Arc::new(WriteSender {
         address: stream.peer_addr().ok().map(|address| address.ip()),
         user_agent: None,
@@ -254,15 +254,15 @@ impl Connection {
 
     /// Counts and logs that the connection is reset because of points that are not stored.
     fn count_reset(&self, failure: &NotStored) {
-        let Listener { app, options, input } = &*self.listener;
+        let Listener { web, options, input } = &*self.listener;
         let point_count = failure.point_count + self.rejected.retryable_count;
         input.connections_reset.add(1);
         input.points_not_stored.add(point_count);
-        let now_ns = app.service.env.clock.mono_ns();
+        let now_ns = web.service.env.clock.mono_ns();
         let reason = "carbon_reset";
         // Senders connect again at once and send the same points.
         let admitted =
-            app.service.writes.reject_log.admit(now_ns, reason, Some(&options.tenant), point_count);
+            web.service.writes.reject_log.admit(now_ns, reason, Some(&options.tenant), point_count);
         let Some(suppressed) = admitted else { return };
         tracing::warn!(
             error = failure.text,
@@ -306,7 +306,7 @@ impl Connection {
     /// Decodes and appends on a thread that may wait, a bounded number of points.
     async fn append_step(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Rest, NotStored> {
         let Some(mut points) = self.points.take() else { return Err(failed("a thread panicked")) };
-        let permit = self.listener.app.service.carbon.threads.clone().acquire_owned().await;
+        let permit = self.listener.web.service.carbon.threads.clone().acquire_owned().await;
         let store = self.store.clone();
         let appending = tokio::task::spawn_blocking(move || {
             let appended = points.append(&store, &mut buffer, end == End::Closed);
@@ -318,7 +318,7 @@ impl Connection {
         let Appended { applied, point_count, bytes, has_more } = appended?;
         if let Some(applied) = applied {
             let due = Instant::now()
-                + Duration::from_millis(self.listener.app.service.options.write.carbon.sync_ms);
+                + Duration::from_millis(self.listener.web.service.options.write.carbon.sync_ms);
             self.unsynced = Some(match self.unsynced.take() {
                 Some(before) => Unsynced {
                     applied: before.applied.join(applied),
@@ -340,14 +340,14 @@ impl Connection {
     /// Waits until the applied points are durable.
     async fn sync(&mut self) -> Result<(), NotStored> {
         let Some(Unsynced { applied, point_count, .. }) = self.unsynced.take() else { return Ok(()) };
-        let _permit = self.listener.app.service.carbon.threads.acquire().await;
+        let _permit = self.listener.web.service.carbon.threads.acquire().await;
         let listener = self.listener.clone();
         let store = self.store.clone();
         let sender = self.sender.clone();
         let wait = move || {
-            let Listener { app, options, input } = &*listener;
+            let Listener { web, options, input } = &*listener;
             let to = PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
-            wait_durable(&app.service.writes, &store, to, applied)
+            wait_durable(&web.service.writes, &store, to, applied)
         };
         let waited = tokio::task::spawn_blocking(wait).await;
         let waited = waited.unwrap_or_else(|error| Err(error.to_string()));

@@ -16,22 +16,22 @@ use tokio::sync::watch;
 use tower::ServiceExt as _;
 
 use super::stream::TimedStream;
-use crate::app::App;
 use crate::connections::{InFlight, OpenConnection};
 use crate::http::request::RemoteAddress;
 use crate::limits::{HEADER_BYTES_MAX, HEADER_COUNT_MAX};
+use crate::web::Web;
 
 /// Serves one connection until its client leaves, its time is over, it is evicted, or the server stops.
 pub(super) async fn serve(
     connection: OpenConnection,
     stream: TcpStream,
-    app: Arc<App>,
+    web: Arc<Web>,
     router: Router,
     mut closed: watch::Receiver<bool>,
 ) {
     let state = connection.state().clone();
     let remote = stream.peer_addr().ok().map(RemoteAddress);
-    let io = TokioIo::new(TimedStream::new(stream, state.clone(), app));
+    let io = TokioIo::new(TimedStream::new(stream, state.clone(), web));
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         if let Some(remote) = remote {
             request.extensions_mut().insert(remote);

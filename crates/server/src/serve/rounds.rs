@@ -1,11 +1,11 @@
 //! Runs of background tasks. Invariant: a panic in one run is counted and does not end the thread.
 
-use crate::app::App;
+use crate::web::Web;
 
 /// Runs one round of a background thread; a panic is counted and logged, and the next round follows.
-pub(crate) fn guarded(app: &App, thread: &'static str, round: impl FnOnce()) {
+pub(crate) fn guarded(web: &Web, thread: &'static str, round: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(round)).is_err() {
-        app.metrics.background.thread_panics.add(1);
+        web.metrics.background.thread_panics.add(1);
         tracing::error!(thread, "background task panicked, continuing with its next run");
     }
 }
@@ -20,9 +20,9 @@ mod tests {
     #[test]
     fn a_panic_in_a_round_is_counted_and_does_not_end_its_thread() {
         let fixture = Fixture::ready();
-        guarded(&fixture.app, "wal-sync", || panic!("a bug"));
+        guarded(&fixture.web, "wal-sync", || panic!("a bug"));
         let mut ran = false;
-        guarded(&fixture.app, "wal-sync", || ran = true);
-        assert_eq!((ran, fixture.app.metrics.background.thread_panics.get()), (true, 1));
+        guarded(&fixture.web, "wal-sync", || ran = true);
+        assert_eq!((ran, fixture.web.metrics.background.thread_panics.get()), (true, 1));
     }
 }

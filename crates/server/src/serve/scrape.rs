@@ -11,10 +11,10 @@ use chronolith_service::evaluation::running::{Begun, RunningQuery};
 use chronolith_service::write::{TargetStore, WriteTarget};
 use chronolith_tsdb::{Tsdb, Writer};
 
-use crate::app::App;
 use crate::exposition::gather::gather;
 use crate::serve::rounds::guarded;
 use crate::serve::stop::Stop;
+use crate::web::Web;
 
 /// Pause between two checks whether the store is open; the first round follows at once, so that there is
 /// something to see.
@@ -24,16 +24,16 @@ const OPEN_PAUSE: Duration = Duration::from_millis(20);
 const TIMEOUT_MS: u64 = 10_000;
 
 /// Runs until stopped. `instance` is the address of the server.
-pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
-    let pause = Duration::from_millis(app.options.self_scrape_interval_ms);
+pub(crate) fn run(web: &Arc<Web>, instance: &str, stop: &Stop) {
+    let pause = Duration::from_millis(web.options.self_scrape_interval_ms);
     let mut batch = WriteBatch::from_labels();
-    while app.service.lifecycle.store().is_err() {
+    while web.service.lifecycle.store().is_err() {
         if stop.wait(OPEN_PAUSE) {
             return;
         }
     }
     loop {
-        guarded(app, "self-scrape", || round(app, instance, &mut batch));
+        guarded(web, "self-scrape", || round(web, instance, &mut batch));
         if stop.wait(pause) {
             return;
         }
@@ -41,8 +41,8 @@ pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
 }
 
 /// Stores all metrics once.
-pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
-    let service = &app.service;
+pub(crate) fn round(web: &Web, instance: &str, batch: &mut WriteBatch) {
+    let service = &web.service;
     let tenant = TenantId::anonymous();
     let Ok(store) = service.lifecycle.store() else { return };
     let class = &service.admission.self_scrape;
@@ -59,20 +59,20 @@ pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
             trace: Arc::default(),
         },
     );
-    fill(app, instance, time_ms, batch);
+    fill(web, instance, time_ms, batch);
     let seconds = running.duration_ns() as f64 / 1e9;
     batch.push_labels(&plain("up", instance), &[(time_ms, 1.0)]);
     batch.push_labels(&plain("scrape_duration_seconds", instance), &[(time_ms, seconds)]);
     let ended = admitted.ctx().check().map_err(|ended| ended.to_string());
-    if let Err(error) = ended.and_then(|()| store_round(app, store, &tenant, batch)) {
-        app.metrics.background.scrape_failures.add(1);
+    if let Err(error) = ended.and_then(|()| store_round(web, store, &tenant, batch)) {
+        web.metrics.background.scrape_failures.add(1);
         tracing::warn!(error, "self-scrape failed");
     }
 }
 
-fn store_round(app: &App, store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -> Result<(), String> {
+fn store_round(web: &Web, store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -> Result<(), String> {
     let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::Client };
-    let mut writing = app.service.writes.begin(store, target);
+    let mut writing = web.service.writes.begin(store, target);
     writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
     let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
     match outcome.first_reject {
@@ -81,10 +81,10 @@ fn store_round(app: &App, store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -
     }
 }
 
-fn fill(app: &App, instance: &str, time_ms: i64, batch: &mut WriteBatch) {
+fn fill(web: &Web, instance: &str, time_ms: i64, batch: &mut WriteBatch) {
     batch.clear();
     let mut labels = LabelsBuilder::new();
-    for family in gather(app) {
+    for family in gather(web) {
         // Every round: a family that comes later has its entry then, and a known entry costs one hash.
         batch.metadata.push(family.metadata());
         for sample in &family.samples {
@@ -92,7 +92,7 @@ fn fill(app: &App, instance: &str, time_ms: i64, batch: &mut WriteBatch) {
             labels.push(METRIC_NAME, &format!("{}{}", family.name, sample.suffix));
             labels.push("job", "chronolith");
             labels.push("instance", instance);
-            if app.service.options.features.type_and_unit_labels {
+            if web.service.options.features.type_and_unit_labels {
                 labels.push("__type__", family.kind.as_str());
             }
             for (name, value) in &sample.labels {

@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::error::RunError;
 use super::stop::Stop;
-use crate::app::App;
 use crate::limits::{DRAIN_TIME_MAX, STOP_CLOSE_TIME, STOP_TIME_MAX};
+use crate::web::Web;
 
 /// Signals that end the process.
 pub(super) struct StopSignals {
@@ -67,7 +67,7 @@ async fn abort_signal(signals: Option<&mut StopSignals>) {
 
 /// The parts of a server that a stop ends.
 pub(super) struct Running {
-    pub(super) app: Arc<App>,
+    pub(super) web: Arc<Web>,
     pub(super) runtime: Runtime,
     /// Runtime of requests to the bucket, if it is read.
     pub(super) bucket: Option<Runtime>,
@@ -82,14 +82,14 @@ impl Running {
     /// Stops everything; one of `signals` cuts it short.
     pub(super) fn stop(mut self, signals: Option<StopSignals>) -> Result<(), RunError> {
         tracing::info!("stopping");
-        self.app.service.lifecycle.begin_drain();
+        self.web.service.lifecycle.begin_drain();
         let (closed, closing) = oneshot::channel();
-        let app = self.app.clone();
+        let web = self.web.clone();
         let stop = self.stop.clone();
         let threads = std::mem::take(&mut self.threads);
         let close = move || {
             stop.stop();
-            if let Some(store) = app.service.lifecycle.opened() {
+            if let Some(store) = web.service.lifecycle.opened() {
                 store.stop_uploads();
             }
             for joined in threads {
@@ -98,7 +98,7 @@ impl Running {
                 }
             }
             // The receiver is gone when the shutdown was aborted.
-            drop(closed.send(app.service.lifecycle.opened().map_or(Ok(()), |store| store.close())));
+            drop(closed.send(web.service.lifecycle.opened().map_or(Ok(()), |store| store.close())));
         };
         let ended = self.runtime.block_on(run(&self, signals, close, closing));
         // Requests that go on by now hold nothing that is acknowledged.
@@ -122,15 +122,15 @@ async fn run(
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + STOP_TIME_MAX;
     let stop = async {
-        let delay = running.app.options.web.shutdown_delay;
+        let delay = running.web.options.web.shutdown_delay;
         if !delay.is_zero() {
             tracing::info!(delay_s = delay.as_secs_f64(), "not ready, serving until shutdown-delay is over");
             sleep(delay).await;
         }
         // There is no listener if the server never became ready.
         let _ = running.closing.send(true);
-        drained(&running.app, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
-        running.app.service.lifecycle.begin_close();
+        drained(&running.web, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
+        running.web.service.lifecycle.begin_close();
         thread::spawn("shutdown", close).map_err(RunError::Threads)?;
         match closing.await {
             Ok(closed) => closed.map_err(RunError::Close),
@@ -158,8 +158,8 @@ async fn first_of(
 }
 
 /// Waits until all connections are closed, at most until `deadline`.
-async fn drained(app: &App, deadline: Instant) {
-    let open = || app.connections.count() + app.service.carbon.open_connections();
+async fn drained(web: &Web, deadline: Instant) {
+    let open = || web.connections.count() + web.service.carbon.open_connections();
     let wait = async {
         while open() > 0 {
             sleep(Duration::from_millis(10)).await;

@@ -14,9 +14,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, Sleep, sleep};
 
 use super::refusals::Refusal;
-use crate::app::App;
 use crate::connections::ConnectionState;
 use crate::limits::{ANSWER_STALL_TIMEOUT, HEADER_READ_TIMEOUT, KEEP_ALIVE_IDLE_TIMEOUT};
+use crate::web::Web;
 
 /// Step that the peer is expected to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,20 +35,20 @@ pub(super) struct TimedStream {
     phase: Phase,
     served_before: u64,
     refusal: Option<Refusal>,
-    app: Arc<App>,
+    web: Arc<Web>,
     read_deadline: Pin<Box<Sleep>>,
     write_deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimedStream {
-    pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>, app: Arc<App>) -> TimedStream {
+    pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>, web: Arc<Web>) -> TimedStream {
         TimedStream {
             stream,
             state,
             phase: Phase::Idle,
             served_before: 0,
             refusal: None,
-            app,
+            web,
             read_deadline: Box::pin(sleep(KEEP_ALIVE_IDLE_TIMEOUT)),
             write_deadline: None,
         }
@@ -73,7 +73,7 @@ impl TimedStream {
         if self.refusal.is_none() && self.phase != Phase::Busy && !self.state.is_busy() {
             self.refusal = Refusal::of(bytes);
             if let Some(refusal) = &self.refusal {
-                self.app.note_invalid_request(refusal.status);
+                self.web.note_invalid_request(refusal.status);
             }
         }
         let refusal = self.refusal.as_mut()?;

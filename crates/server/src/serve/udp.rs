@@ -20,7 +20,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{self, channel as bounded_channel};
 use tokio::sync::watch;
 
-use crate::app::App;
+use crate::web::Web;
 
 /// Largest datagram of UDP in bytes.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
@@ -40,7 +40,7 @@ pub(super) trait DatagramStore: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// The text for the log.
-    fn store(&self, app: &App, store: &Tsdb, body: Vec<u8>) -> Result<(), String>;
+    fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String>;
 }
 
 /// Line protocol into a database.
@@ -49,20 +49,20 @@ pub(super) struct LineProtocol(pub(super) UdpListener);
 
 /// Listens until the stop.
 pub(super) async fn listen(
-    app: Arc<App>,
+    web: Arc<Web>,
     protocol: impl DatagramStore,
     socket: UdpSocket,
     mut closing: watch::Receiver<bool>,
 ) {
     let (sender, receiver) = bounded_channel(QUEUE_COUNT_MAX);
-    let storing = tokio::spawn(store_all(app.clone(), protocol, receiver));
+    let storing = tokio::spawn(store_all(web.clone(), protocol, receiver));
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let received = tokio::select! {
             _ = closing.changed() => break,
             received = socket.recv_from(&mut buffer) => received,
         };
-        let metrics = &app.metrics.line_protocol;
+        let metrics = &web.metrics.line_protocol;
         match received {
             Ok((len, _)) => {
                 metrics.datagrams.add(1);
@@ -83,9 +83,9 @@ pub(super) async fn listen(
 }
 
 /// Returns the store once it is open.
-pub(super) async fn opened(app: &App) -> Arc<Tsdb> {
+pub(super) async fn opened(web: &Web) -> Arc<Tsdb> {
     loop {
-        match app.service.lifecycle.opened() {
+        match web.service.lifecycle.opened() {
             Some(store) => return store.clone(),
             None => tokio::time::sleep(OPENING_PAUSE).await,
         }
@@ -93,7 +93,7 @@ pub(super) async fn opened(app: &App) -> Arc<Tsdb> {
 }
 
 /// Stores datagrams in batches, until the queue is closed and empty.
-async fn store_all(app: Arc<App>, protocol: impl DatagramStore, mut receiver: mpsc::Receiver<Vec<u8>>) {
+async fn store_all(web: Arc<Web>, protocol: impl DatagramStore, mut receiver: mpsc::Receiver<Vec<u8>>) {
     while let Some(first) = receiver.recv().await {
         let mut body = first;
         while body.len() < BATCH_BYTES_MAX {
@@ -101,8 +101,8 @@ async fn store_all(app: Arc<App>, protocol: impl DatagramStore, mut receiver: mp
             body.push(b'\n');
             body.extend_from_slice(&next);
         }
-        let store = opened(&app).await;
-        let shared = app.clone();
+        let store = opened(&web).await;
+        let shared = web.clone();
         let of = protocol.clone();
         let stored = tokio::task::spawn_blocking(move || of.store(&shared, &store, body)).await;
         let error = match stored {
@@ -119,38 +119,38 @@ impl DatagramStore for LineProtocol {
         &self.0.database
     }
 
-    fn store(&self, app: &App, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
+    fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
         let options = &self.0;
         let target = target(store, options)?;
         let precision = Precision::of_write(&options.precision)?;
         let decode = DecodeOptions {
-            line_bytes_max: app.service.options.influx.line_bytes_max,
-            text_bytes_max: app.service.options.influx.text_bytes_max,
-            ..DecodeOptions::new(precision, app.service.env.clock.now_ms().saturating_mul(1_000_000))
+            line_bytes_max: web.service.options.influx.line_bytes_max,
+            text_bytes_max: web.service.options.influx.text_bytes_max,
+            ..DecodeOptions::new(precision, web.service.env.clock.now_ms().saturating_mul(1_000_000))
         };
         let tenant = TenantId::anonymous();
         let to = WriteTarget { tenant: &tenant, store: TargetStore::Id(&target), writer: Writer::Client };
-        let mut writing = app.service.writes.begin(store, to);
+        let mut writing = web.service.writes.begin(store, to);
         let mut refused = Refused::default();
         let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
             refused = line_protocol::decode(body, &decode, batch);
             Ok::<(), Infallible>(())
         });
-        let applied = writing.apply(&app.service.writes.pools.line_protocol, &mut decoder);
-        app.metrics.line_protocol.count(&refused);
+        let applied = writing.apply(&web.service.writes.pools.line_protocol, &mut decoder);
+        web.metrics.line_protocol.count(&refused);
         let sender =
             WriteSender { listener: Some(format!("udp {}", options.listen)), ..WriteSender::default() };
-        let origin = app.service.writes.origin(&tenant, &sender);
+        let origin = web.service.writes.origin(&tenant, &sender);
         for (reason, count) in ParseReason::ALL.iter().zip(refused.unparsable) {
             let line = refused.messages.lines().next().unwrap_or("");
-            app.service.writes.rejects.record_text(reason.label(), count, line, origin);
+            web.service.writes.rejects.record_text(reason.label(), count, line, origin);
         }
         match applied {
             Ok(()) => {}
             Err(WriteFailure::Store(failure)) => return Err(failure.to_string()),
         }
         let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
-        app.service.writes.record_outcome(&outcome, target.time_unit(), "", &tenant, &sender);
+        web.service.writes.record_outcome(&outcome, target.time_unit(), "", &tenant, &sender);
         Ok(())
     }
 }
@@ -187,12 +187,12 @@ mod tests {
             precision: precision.to_owned(),
         };
         let (stop, closing) = watch::channel(false);
-        let listening = tokio::spawn(listen(server.app.clone(), LineProtocol(options), socket, closing));
+        let listening = tokio::spawn(listen(server.web.clone(), LineProtocol(options), socket, closing));
         let sender = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
         for datagram in datagrams {
             sender.send_to(datagram.as_bytes(), address).await.expect("is sent");
         }
-        let metrics = &server.app.metrics.line_protocol;
+        let metrics = &server.web.metrics.line_protocol;
         while (metrics.datagrams.as_f64() as usize) < datagrams.len() {
             tokio::task::yield_now().await;
         }

@@ -16,11 +16,11 @@ use chronolith_tsdb::{MetricDiskBytes, MetricFilter};
 use serde_json::{Value, json};
 
 use super::parameters::{LIMIT_DEFAULT, limit, sort};
-use crate::app::App;
 use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::ApiError;
 use crate::http::status::success;
+use crate::web::Web;
 
 /// Order of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,10 +103,10 @@ impl FirstRows {
 }
 
 pub(in crate::http) async fn metric_usage(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
+    let call = call::open(&web, request).await?;
     let limit = limit(&call.params, LIMIT_DEFAULT)?;
     let order = match sort(&call.params, &["series", "memory", "disk", "queries", "last_queried", "unused"])?
     {
@@ -117,23 +117,23 @@ pub(in crate::http) async fn metric_usage(
         _ => RowOrder::Series,
     };
     let tenant = call.tenant.clone();
-    let value = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
+    let value = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
         let search = call.params.get("search").unwrap_or("").to_lowercase();
         let mut rows = FirstRows { order, limit, rows: Vec::new(), least: None, total: 0 };
         let disk_error = if order == RowOrder::Disk {
-            let disk = disk_bytes(app, &call.tenant, MetricFilter::All, ctx)?;
-            collect(app, &call.tenant, &search, disk, &mut rows, ctx)?;
+            let disk = disk_bytes(web, &call.tenant, MetricFilter::All, ctx)?;
+            collect(web, &call.tenant, &search, disk, &mut rows, ctx)?;
             rows.trim();
             None
         } else {
-            collect(app, &call.tenant, &search, None, &mut rows, ctx)?;
+            collect(web, &call.tenant, &search, None, &mut rows, ctx)?;
             rows.trim();
-            add_disk_bytes(app, &call.tenant, &mut rows.rows, ctx)?
+            add_disk_bytes(web, &call.tenant, &mut rows.rows, ctx)?
         };
-        let bytes_per_series = bytes_per_series(app, &call.tenant);
+        let bytes_per_series = bytes_per_series(web, &call.tenant);
         let metrics: Vec<Value> = rows.rows.iter().map(|row| row_value(row, bytes_per_series)).collect();
         Ok(json!({
-            "sinceMs": app.service.started_ms,
+            "sinceMs": web.service.started_ms,
             "total": rows.total,
             "truncated": rows.total > metrics.len() as u64,
             "metrics": metrics,
@@ -145,24 +145,24 @@ pub(in crate::http) async fn metric_usage(
 
 /// Bytes in local blocks; `None` on a server without any.
 fn disk_bytes(
-    app: &App,
+    web: &Web,
     tenant: &TenantId,
     filter: MetricFilter<'_>,
     ctx: &ReadContext,
 ) -> Result<Option<MetricDiskBytes>, QueryError> {
-    app.service.lifecycle.opened().map(|store| store.metric_disk_bytes(tenant, filter, ctx)).transpose()
+    web.service.lifecycle.opened().map(|store| store.metric_disk_bytes(tenant, filter, ctx)).transpose()
 }
 
 /// Adds the bytes on disk. Returns the damage because of which they are not known: the rest of the list is
 /// good without them.
 fn add_disk_bytes(
-    app: &App,
+    web: &Web,
     tenant: &TenantId,
     rows: &mut [Row],
     ctx: &ReadContext,
 ) -> Result<Option<String>, QueryError> {
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-    match disk_bytes(app, tenant, MetricFilter::Named(&names), ctx) {
+    match disk_bytes(web, tenant, MetricFilter::Named(&names), ctx) {
         Ok(mut found) => {
             for row in rows {
                 row.stats.disk_bytes = found.as_mut().map(|found| found.remove(&row.name));
@@ -177,21 +177,21 @@ fn add_disk_bytes(
 /// Offers the metrics of the head, then those that queries selected or that have bytes on disk, and that the
 /// head does not have.
 fn collect(
-    app: &App,
+    web: &Web,
     tenant: &TenantId,
     search: &str,
     mut disk: Option<MetricDiskBytes>,
     rows: &mut FirstRows,
     ctx: &ReadContext,
 ) -> Result<(), ApiError> {
-    let mut usage: HashMap<Box<str>, NameUsage> = app.service.queries.metric_usage.of_tenant(tenant);
+    let mut usage: HashMap<Box<str>, NameUsage> = web.service.queries.metric_usage.of_tenant(tenant);
     let mut lower = String::new();
     let mut is_searched = move |name: &str| {
         lower.clear();
         lower.extend(name.chars().flat_map(char::to_lowercase));
         search.is_empty() || lower.contains(search)
     };
-    if let Some(store) = app.service.lifecycle.opened() {
+    if let Some(store) = web.service.lifecycle.opened() {
         store.scan_metrics(tenant, ctx, &mut |name, series_count| {
             let usage = usage.remove(name);
             let disk_bytes = disk.as_mut().map(|disk| disk.remove(name));
@@ -216,8 +216,8 @@ fn collect(
 }
 
 /// Memory of the tenant in the head per series.
-fn bytes_per_series(app: &App, tenant: &TenantId) -> f64 {
-    let sizes = app.service.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
+fn bytes_per_series(web: &Web, tenant: &TenantId) -> f64 {
+    let sizes = web.service.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
     sizes.get(tenant).map_or(0.0, |size| size.memory_bytes as f64 / size.series_count.max(1) as f64)
 }
 

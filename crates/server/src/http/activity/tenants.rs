@@ -12,11 +12,11 @@ use chronolith_tsdb::LimitUse;
 use serde_json::{Value, json};
 
 use super::parameters::{LIMIT_DEFAULT, limit, sort};
-use crate::app::App;
 use crate::http::dispatch;
 use crate::http::error::ApiError;
 use crate::http::params::Params;
 use crate::http::status::success;
+use crate::web::Web;
 
 /// A tenant of the list.
 #[derive(Debug, Default)]
@@ -30,20 +30,20 @@ struct Row {
 }
 
 pub(in crate::http) async fn tenants(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let params = Params::of_url(request.uri())?;
     let limit = limit(&params, LIMIT_DEFAULT)?;
     let sort = sort(&params, &["series", "memory", "rejected", "queries"])?;
-    let value = dispatch::run_status(&app, move |app| tenants_value(app, limit, sort));
+    let value = dispatch::run_status(&web, move |web| tenants_value(web, limit, sort));
     Ok(success(&value.await?))
 }
 
-fn tenants_value(app: &App, limit: usize, sort: &str) -> Value {
+fn tenants_value(web: &Web, limit: usize, sort: &str) -> Value {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut has_overflow = false;
-    for (name, stat) in app.service.writes.tenants.list() {
+    for (name, stat) in web.service.writes.tenants.list() {
         let rejected_count = stat.rejected.iter().map(|count| count.get()).sum::<u64>();
         if name == OVERFLOW {
             has_overflow = stat.accepted.get() + stat.queries.get() + rejected_count > 0;
@@ -54,7 +54,7 @@ fn tenants_value(app: &App, limit: usize, sort: &str) -> Value {
         row.rejected_count = rejected_count;
         row.query_count = stat.queries.get();
     }
-    let sizes = app.service.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
+    let sizes = web.service.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
     for (tenant, size) in sizes {
         let row = rows.entry(tenant.as_str().to_owned()).or_default();
         row.series_count = size.series_count;
@@ -71,12 +71,12 @@ fn tenants_value(app: &App, limit: usize, sort: &str) -> Value {
     let mut rows: Vec<(String, Row)> = rows.into_iter().collect();
     rows.sort_by(|(a_name, a), (b_name, b)| rank(b).cmp(&rank(a)).then_with(|| a_name.cmp(b_name)));
     rows.truncate(limit);
-    let shown: Vec<Value> = rows.iter().map(|(name, row)| row_value(app, name, row)).collect();
+    let shown: Vec<Value> = rows.iter().map(|(name, row)| row_value(web, name, row)).collect();
     json!({ "tenants": shown, "total": total, "overflow": has_overflow })
 }
 
-fn row_value(app: &App, name: &str, row: &Row) -> Value {
-    let limits = TenantId::new(name).map(|tenant| limit_uses(app, &tenant)).unwrap_or_default();
+fn row_value(web: &Web, name: &str, row: &Row) -> Value {
+    let limits = TenantId::new(name).map(|tenant| limit_uses(web, &tenant)).unwrap_or_default();
     json!({
         "tenant": name,
         "samplesAccepted": row.accepted_count,
@@ -85,7 +85,7 @@ fn row_value(app: &App, name: &str, row: &Row) -> Value {
         "series": row.series_count,
         "memoryBytes": row.memory_bytes,
         // Nothing is known of the data of a read-only server.
-        "stored": row.is_stored || app.service.lifecycle.is_read_only(),
+        "stored": row.is_stored || web.service.lifecycle.is_read_only(),
         "limits": limits.iter().map(limit_value).collect::<Vec<_>>(),
     })
 }
@@ -95,15 +95,15 @@ fn limit_value(one: &LimitUse) -> Value {
 }
 
 /// Use of the limits of the storage, then of the limits of requests.
-fn limit_uses(app: &App, tenant: &TenantId) -> Vec<LimitUse> {
-    let mut uses = app.service.lifecycle.opened().map(|store| store.limit_uses(tenant)).unwrap_or_default();
-    let queries = app.service.limits_of(tenant).queries;
-    let permits = app.service.admission.query.tenant_permits(queries.concurrency_max);
-    let memory = app.service.admission.query_memory.use_of(tenant, queries.memory_bytes_max);
+fn limit_uses(web: &Web, tenant: &TenantId) -> Vec<LimitUse> {
+    let mut uses = web.service.lifecycle.opened().map(|store| store.limit_uses(tenant)).unwrap_or_default();
+    let queries = web.service.limits_of(tenant).queries;
+    let permits = web.service.admission.query.tenant_permits(queries.concurrency_max);
+    let memory = web.service.admission.query_memory.use_of(tenant, queries.memory_bytes_max);
     uses.push(LimitUse {
         name: "queries".to_owned(),
         setting: Some("query.tenant-concurrency"),
-        used: app.service.queries.active.list(Some(tenant)).len() as u64,
+        used: web.service.queries.active.list(Some(tenant)).len() as u64,
         limit: Some(permits as u64),
     });
     uses.push(LimitUse {

@@ -21,21 +21,21 @@ use tokio::time::Instant;
 use super::accept::Coding;
 use super::blocks::PackedBody;
 use super::encoder::{Encoder, PackError, Receiver};
-use crate::app::App;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::limits::{ANSWER_TIMEOUT, COMPRESSION_BLOCK_BYTES, COMPRESSION_BLOCKS_AHEAD_MAX};
+use crate::web::Web;
 
 /// Coding of the answer to a request.
 #[derive(Clone)]
 pub(in crate::http) struct Packing {
-    app: Arc<App>,
+    web: Arc<Web>,
     coding: Coding,
 }
 
 impl Packing {
     /// `coding` is [`Coding::Identity`] if the answer is not to be compressed while it is printed.
-    pub(in crate::http) fn new(app: &Arc<App>, coding: Coding) -> Packing {
-        Packing { app: app.clone(), coding }
+    pub(in crate::http) fn new(web: &Arc<Web>, coding: Coding) -> Packing {
+        Packing { web: web.clone(), coding }
     }
 
     /// An answer that is compressed, if its client wants that.
@@ -92,7 +92,7 @@ impl PackedAnswer {
         match &mut self.encoder {
             Some(encoder) => Ok(encoder),
             none => {
-                let encoder = Encoder::new(self.packing.app.clone(), self.packing.coding);
+                let encoder = Encoder::new(self.packing.web.clone(), self.packing.coding);
                 Ok(none.insert(encoder.map_err(|error| failed(&error))?))
             }
         }

@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 
 use super::accept::Coding;
 use super::{gzip, zstd};
-use crate::app::App;
 use crate::http::body;
 use crate::limits::COMPRESSION_INLINE_BYTES_MAX;
+use crate::web::Web;
 
 /// A compressed block.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ struct Block {
 
 /// State of a response that is compressed.
 pub(super) struct Encoder {
-    app: Arc<App>,
+    web: Arc<Web>,
     codec: Codec,
 }
 
@@ -70,12 +70,12 @@ enum Codec {
 impl Encoder {
     /// # Errors
     /// The library has no memory for its state.
-    pub(super) fn new(app: Arc<App>, coding: Coding) -> io::Result<Encoder> {
+    pub(super) fn new(web: Arc<Web>, coding: Coding) -> io::Result<Encoder> {
         let codec = match coding {
             Coding::Zstd => Codec::Zstd(Arc::new(Chain::new()?)),
             _ => Codec::Gzip { dictionary: Vec::new(), crc: Crc::new() },
         };
-        Ok(Encoder { app, codec })
+        Ok(Encoder { web, codec })
     }
 
     /// Header of the format, before the first block.
@@ -96,24 +96,24 @@ impl Encoder {
         let bytes = parts.iter().map(Bytes::len).sum();
         let is_inline = bytes <= COMPRESSION_INLINE_BYTES_MAX && in_flight_count == 0;
         let (result, receiver) = oneshot::channel();
-        let app = self.app.clone();
+        let web = self.web.clone();
         let job: Box<dyn FnOnce() + Send> = match &mut self.codec {
             Codec::Gzip { dictionary, .. } => {
                 let before = mem::replace(dictionary, gzip::dictionary(&parts));
                 let block = Block { parts, bytes, budget, result };
-                Box::new(move || block.compress(&app, |parts| Ok(gzip::block(&before, parts))))
+                Box::new(move || block.compress(&web, |parts| Ok(gzip::block(&before, parts))))
             }
             Codec::Zstd(chain) => {
                 let chain = chain.clone();
                 if !chain.push(Block { parts, bytes, budget, result }) {
                     return receiver;
                 }
-                Box::new(move || chain.drain(&app))
+                Box::new(move || chain.drain(&web))
             }
         };
         if is_inline {
             job();
-        } else if self.app.service.admission.compressors.start(job).is_err()
+        } else if self.web.service.admission.compressors.start(job).is_err()
             && let Codec::Zstd(chain) = &self.codec
         {
             chain.abandon();
@@ -143,14 +143,14 @@ impl Encoder {
 
 impl Block {
     /// Compresses the block, unless its client has disconnected.
-    fn compress(self, app: &App, compress: impl FnOnce(&[Bytes]) -> io::Result<(Vec<u8>, Option<Crc>)>) {
+    fn compress(self, web: &Web, compress: impl FnOnce(&[Bytes]) -> io::Result<(Vec<u8>, Option<Crc>)>) {
         let Block { parts, bytes, budget, result } = self;
         if result.is_closed() {
             return;
         }
         let length =
             |packed: &io::Result<(Vec<u8>, Option<Crc>)>| packed.as_ref().map_or(0, |(bytes, _)| bytes.len());
-        let packed = app.metrics.compression.measure(bytes, || compress(&parts), length);
+        let packed = web.metrics.compression.measure(bytes, || compress(&parts), length);
         drop(parts);
         let packed = packed.map_err(PackError::from).and_then(|(bytes, crc)| {
             let bytes = match budget {
@@ -192,12 +192,12 @@ impl Chain {
     }
 
     /// Compresses blocks until none waits.
-    fn drain(&self, app: &App) {
+    fn drain(&self, web: &Web) {
         let guard = Draining(self);
         while let Some(block) = guard.next() {
             let mut frame = self.frame.lock();
             let Some(frame) = frame.as_mut() else { return };
-            block.compress(app, |parts| frame.block(parts).map(|bytes| (bytes, None)));
+            block.compress(web, |parts| frame.block(parts).map(|bytes| (bytes, None)));
         }
     }
 

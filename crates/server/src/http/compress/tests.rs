@@ -208,7 +208,7 @@ impl HttpBody for Scripted {
 pub(super) const CODINGS: [Coding; 2] = [Coding::Gzip, Coding::Zstd];
 
 fn compressed(server: &Fixture, coding: Coding, steps: Vec<Step>) -> PackedBody {
-    let encoder = Encoder::new(server.app.clone(), coding).expect("memory");
+    let encoder = Encoder::new(server.web.clone(), coding).expect("memory");
     PackedBody::new(encoder, Body::new(Scripted(steps.into())))
 }
 
@@ -286,7 +286,7 @@ async fn a_body_that_fails_has_no_end() {
 #[tokio::test]
 async fn blocks_of_a_dropped_body_are_dropped() {
     let server = Fixture::ready();
-    let threads = &server.app.service.admission.compressors;
+    let threads = &server.web.service.admission.compressors;
     for coding in CODINGS {
         let mut held = Vec::new();
         for _ in 0..chronolith_base::thread::core_count() {
@@ -304,7 +304,7 @@ async fn blocks_of_a_dropped_body_are_dropped() {
         drop(body);
         drop(held);
         threads.run(|| ()).await.expect("runs");
-        assert_eq!(server.app.metrics.compression.input_bytes.get(), 0, "{coding:?}");
+        assert_eq!(server.web.metrics.compression.input_bytes.get(), 0, "{coding:?}");
     }
 }
 
@@ -318,7 +318,7 @@ pub(super) async fn fetch(
     if let Some(accept) = accept {
         request = request.header(header::ACCEPT_ENCODING, accept);
     }
-    let response = router(server.app.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let response = router(server.web.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     let (head, body) = response.into_parts();
     (Response::from_parts(head, ()), body.collect().await.expect("no error").to_bytes())
 }
@@ -416,7 +416,7 @@ async fn what_gains_nothing_is_sent_as_it_is() {
         fetch(&server, Method::HEAD, "/api/v1/series?match[]=requests_total&start=0", Some("gzip")).await;
     assert_eq!((named(&head, &header::CONTENT_ENCODING), body.len()), ("gzip", 0));
     assert_eq!(named(&head, &header::CONTENT_LENGTH), "", "that of the plain body would be wrong");
-    assert_eq!(server.app.metrics.compression.input_bytes.get(), 0);
+    assert_eq!(server.web.metrics.compression.input_bytes.get(), 0);
 }
 
 #[test]

@@ -80,7 +80,7 @@ async fn written() -> Fixture {
 
 async fn get(server: &Fixture, matches: &str, accept: &str) -> Response<Body> {
     let request = Request::get(format!("/federate?{matches}")).header(header::ACCEPT, accept);
-    router(server.app.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    router(server.web.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
 }
 
 /// A field: its number, and its content as text; messages are given in braces.
@@ -249,7 +249,7 @@ async fn text_has_floats_and_classic_histograms() {
     let nothing = get(&server, "match[]=gone", "").await;
     assert_eq!(nothing.status().as_u16(), 200);
     assert!(nothing.into_body().collect().await.unwrap().to_bytes().is_empty());
-    assert_eq!(server.app.service.admission.query_memory.total.used_bytes(), 0);
+    assert_eq!(server.web.service.admission.query_memory.total.used_bytes(), 0);
 }
 
 /// Names were UTF-8 whatever the scraper asked for, and a scraper of classic names lost the whole target.
@@ -327,7 +327,7 @@ async fn long() -> Fixture {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_client_holds_samples_and_a_few_parts() {
     let server = long().await;
-    let sent = || server.app.metrics.federate.bytes.get() as usize;
+    let sent = || server.web.metrics.federate.bytes.get() as usize;
     for accept in ["text/plain", PROTOBUF] {
         let before = sent();
         let mut body = get(&server, "match[]=long", accept).await.into_body();
@@ -338,11 +338,11 @@ async fn a_slow_client_holds_samples_and_a_few_parts() {
         tokio::task::yield_now().await;
         assert!(sent() - before < parts_max, "{} bytes are printed", sent() - before);
         let (used, labels) =
-            (server.app.service.admission.query_memory.total.used_bytes(), LONG_COUNT * 1200);
+            (server.web.service.admission.query_memory.total.used_bytes(), LONG_COUNT * 1200);
         assert!((used as usize) < labels + parts_max, "{used} bytes are held");
         // Printing needs no permit of queries.
-        assert_eq!(server.app.service.admission.query.queue.running(), 0);
-        assert_eq!(server.app.service.admission.federate.queue.running(), 1);
+        assert_eq!(server.web.service.admission.query.queue.running(), 0);
+        assert_eq!(server.web.service.admission.federate.queue.running(), 1);
         let mut all = first.to_vec();
         while let Some(frame) = body.frame().await {
             all.extend_from_slice(&frame.unwrap().into_data().unwrap());
@@ -353,7 +353,7 @@ async fn a_slow_client_holds_samples_and_a_few_parts() {
         };
         assert_eq!((count, all.len()), (LONG_COUNT, sent() - before));
     }
-    assert_eq!(server.app.metrics.federate.aborted.get(), 0);
+    assert_eq!(server.web.metrics.federate.aborted.get(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -364,8 +364,8 @@ async fn a_client_that_leaves_stops_the_work() {
     assert!(!body.is_end_stream());
     drop((first, body));
     let is_free = || {
-        server.app.service.admission.federate.queue.running() == 0
-            && server.app.service.admission.query_memory.total.used_bytes() == 0
+        server.web.service.admission.federate.queue.running() == 0
+            && server.web.service.admission.query_memory.total.used_bytes() == 0
     };
     let all_free = async {
         while !is_free() {
@@ -373,8 +373,8 @@ async fn a_client_that_leaves_stops_the_work() {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), all_free).await.expect("permit and memory are given back");
-    assert!(server.app.metrics.federate.bytes.get() < (LONG_COUNT * 1000) as u64, "not all is printed");
-    assert_eq!(server.app.metrics.federate.aborted.get(), 1);
+    assert!(server.web.metrics.federate.bytes.get() < (LONG_COUNT * 1000) as u64, "not all is printed");
+    assert_eq!(server.web.metrics.federate.aborted.get(), 1);
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains("chronolith_federate_aborted_total 1\n"), "{metrics}");
 }
@@ -392,5 +392,5 @@ async fn an_error_before_the_first_part_has_a_code() {
     let answer = small.get("/federate?match[]=long").await;
     assert_eq!(answer.status.as_u16(), 422, "{}", answer.text);
     assert!(answer.text.contains("memory"), "{}", answer.text);
-    assert_eq!(small.app.service.admission.query_memory.total.used_bytes(), 0);
+    assert_eq!(small.web.service.admission.query_memory.total.used_bytes(), 0);
 }

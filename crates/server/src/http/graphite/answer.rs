@@ -17,15 +17,15 @@ use chronolith_tsdb::GraphiteLogError;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::printer::Printer;
+use crate::web::Web;
 
 /// A request whose answer is read from the store.
 pub(super) struct Reading<'a> {
-    pub(super) app: &'a App,
+    pub(super) web: &'a Web,
     pub(super) call: &'a Call,
     pub(super) ctx: &'a ReadContext,
     pub(super) now_s: i64,
@@ -33,17 +33,17 @@ pub(super) struct Reading<'a> {
 
 /// Answers a request with what `read` returns, with the permit, deadline and memory of a query.
 pub(super) async fn of_reading(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     request: Request,
     read: fn(&Reading<'_>) -> Result<Value, ApiError>,
 ) -> Response<Body> {
     let answer = async {
-        let call = call::open(app, request).await?;
+        let call = call::open(web, request).await?;
         let tenant = call.tenant.clone();
-        let now_s = app.service.env.clock.now_ms().div_euclid(1000);
-        let printed = dispatch::run(app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
+        let now_s = web.service.env.clock.now_ms().div_euclid(1000);
+        let printed = dispatch::run(web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
             let regexes = ctx.budget.reserve(regex_bytes(&call)).map_err(QueryError::from)?;
-            let value = read(&Reading { app, call: &call, ctx, now_s })?;
+            let value = read(&Reading { web, call: &call, ctx, now_s })?;
             dispatch::refuse_partial(ctx)?;
             drop(regexes);
             let _held = ctx.budget.reserve(VALUE_AND_TEXT * json_bytes(&value)).map_err(QueryError::from)?;
@@ -105,9 +105,9 @@ fn regex_bytes(call: &Call) -> u64 {
 ///
 /// # Errors
 /// 400 if the body is not JSON, 503 without memory for it.
-pub(super) fn json_of(app: &App, call: &Call, body: &[u8]) -> Result<Value, ApiError> {
-    let memory_max = app.service.limits_of(&call.tenant).queries.memory_bytes_max;
-    let memory = app.service.admission.query_memory.of(&call.tenant, memory_max);
+pub(super) fn json_of(web: &Web, call: &Call, body: &[u8]) -> Result<Value, ApiError> {
+    let memory_max = web.service.limits_of(&call.tenant).queries.memory_bytes_max;
+    let memory = web.service.admission.query_memory.of(&call.tenant, memory_max);
     let parsed = memory.budget.reserve((body.len() as u64).saturating_mul(PARSED_FACTOR));
     let _held = parsed.map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
     serde_json::from_slice(body)

@@ -27,10 +27,10 @@ use serde_json::{Value, json};
 
 use super::answer::{self, repeated};
 use super::render::failed;
-use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
+use crate::web::Web;
 
 /// Paths of one selector.
 const PATHS_PER_SELECTOR: usize = 500;
@@ -56,7 +56,7 @@ struct StoreOfTenant {
 
 /// The Graphite store of a request.
 struct Target<'a> {
-    app: &'a App,
+    web: &'a Web,
     call: &'a Call,
     source: Arc<dyn Queryable>,
     ctx: &'a ReadContext,
@@ -65,38 +65,38 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     fn index(&self) -> Result<TagIndex<'a>, ApiError> {
-        let limits = self.app.service.limits_of(&self.call.tenant).queries.graphite;
+        let limits = self.web.service.limits_of(&self.call.tenant).queries.graphite;
         Ok(TagIndex::new(self.source.clone(), Arc::default(), ALL_TIMES, &limits, self.ctx)?)
     }
 }
 
 /// `POST /metrics/delete`: the series whose paths match a pattern.
-pub(in crate::http) async fn paths(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn paths(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     let print = |selected: &Selected| json!({ "deletedSeries": selected.series_count, "peers": {} });
-    run(&app, request, select_paths, print).await
+    run(&web, request, select_paths, print).await
 }
 
 /// `POST /tags/delSeries`: the series of canonical paths.
-pub(in crate::http) async fn tagged_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    run(&app, request, select_named, |_| Value::Bool(true)).await
+pub(in crate::http) async fn tagged_series(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    run(&web, request, select_named, |_| Value::Bool(true)).await
 }
 
 /// Selects series with the permit of a query, and deletes them with the permit of the admin API.
 async fn run(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     request: Request,
     select: fn(&Target<'_>) -> Result<Selected, ApiError>,
     print: fn(&Selected) -> Value,
 ) -> Response<Body> {
     let answered = async {
-        check_enabled(app)?;
-        let store = app.service.lifecycle.store()?.clone();
-        let call = Arc::new(call::open(app, request).await?);
+        check_enabled(web)?;
+        let store = web.service.lifecycle.store()?.clone();
+        let call = Arc::new(call::open(web, request).await?);
         let found = match graphite_store(&store, &call.tenant) {
             Some(graphite) => {
-                let mut selected = read(app, &call, &store, &graphite, select).await?;
+                let mut selected = read(web, &call, &store, &graphite, select).await?;
                 let selectors = std::mem::take(&mut selected.selectors);
-                delete(app, &call, StoreOfTenant { store, graphite }, selectors, ALL_TIMES).await?;
+                delete(web, &call, StoreOfTenant { store, graphite }, selectors, ALL_TIMES).await?;
                 selected
             }
             None => Selected::default(),
@@ -111,8 +111,8 @@ pub(crate) fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Option<StoreId>
     Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone())
 }
 
-fn check_enabled(app: &App) -> Result<(), ApiError> {
-    if app.options.web.admin_api {
+fn check_enabled(web: &Web) -> Result<(), ApiError> {
+    if web.options.web.admin_api {
         return Ok(());
     }
     Err(ApiError::new(ErrorKind::Forbidden, "deletions are disabled (web.enable-admin-api)"))
@@ -120,7 +120,7 @@ fn check_enabled(app: &App) -> Result<(), ApiError> {
 
 /// Reads the store with the permit of a query.
 async fn read<T: Send + 'static>(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     call: &Arc<Call>,
     store: &Arc<Tsdb>,
     graphite: &StoreId,
@@ -129,9 +129,9 @@ async fn read<T: Send + 'static>(
     let source = store.store_queryable(graphite);
     let call = call.clone();
     let tenant = call.tenant.clone();
-    let now_s = app.service.env.clock.now_ms().div_euclid(1000);
-    dispatch::run(app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
-        let read = work(&Target { app, call: &call, source, ctx, now_s })?;
+    let now_s = web.service.env.clock.now_ms().div_euclid(1000);
+    dispatch::run(web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+        let read = work(&Target { web, call: &call, source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(read)
     })
@@ -140,7 +140,7 @@ async fn read<T: Send + 'static>(
 
 /// Deletes samples with the permit of the admin API.
 async fn delete(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     call: &Call,
     target: StoreOfTenant,
     selectors: Vec<Vec<Matcher>>,
@@ -149,8 +149,8 @@ async fn delete(
     if selectors.is_empty() {
         return Ok(());
     }
-    let class = &app.service.admission.admin;
-    dispatch::run_to_end(app, class, &call.tenant, ADMIN_QUEUE_WAIT, move |_| {
+    let class = &web.service.admission.admin;
+    dispatch::run_to_end(web, class, &call.tenant, ADMIN_QUEUE_WAIT, move |_| {
         target.store.delete_series(&target.graphite, &selectors, range).map(drop)
     })
     .await?
@@ -164,8 +164,8 @@ async fn delete(
 fn select_paths(target: &Target<'_>) -> Result<Selected, ApiError> {
     let missing = || ApiError::bad_request("missing required parameter 'query'");
     let query = target.call.params.get("query").ok_or_else(missing)?;
-    let limits = target.app.service.limits_of(&target.call.tenant).queries.graphite;
-    let settings = SourceSettings { rules: target.app.service.carbon.rules(), limits, now_s: target.now_s };
+    let limits = target.web.service.limits_of(&target.call.tenant).queries.graphite;
+    let settings = SourceSettings { rules: target.web.service.carbon.rules(), limits, now_s: target.now_s };
     let source = TenantSource::new(target.source.clone(), target.ctx, settings)?;
     let found = source.find(query, None, None).map_err(|error| failed(&error, &source, target.ctx))?;
     let paths: Vec<String> = found.into_iter().filter(|node| node.is_leaf).map(|node| node.path).collect();

@@ -18,16 +18,16 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::answer::{self, Reading, repeated};
-use crate::app::App;
 use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
+use crate::web::Web;
 
 /// Bytes of an event as a value, apart from its texts.
 const EVENT_BYTES: u64 = 512;
 
-pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer::of_reading(&app, request, read_list).await
+pub(in crate::http) async fn list(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer::of_reading(&web, request, read_list).await
 }
 
 fn read_list(reading: &Reading<'_>) -> Result<Value, ApiError> {
@@ -37,17 +37,17 @@ fn read_list(reading: &Reading<'_>) -> Result<Value, ApiError> {
     Ok(events.iter().map(of_list).collect::<Vec<Value>>().into())
 }
 
-pub(in crate::http) async fn create(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn create(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     let answered = async {
-        let (call, body) = call::open_with_body(&app, request).await?;
-        let now_s = app.service.env.clock.now_ms().div_euclid(1000);
-        let event = event_of(answer::json_of(&app, &call, &body)?, now_s)?;
-        let store = app.service.lifecycle.store()?.clone();
+        let (call, body) = call::open_with_body(&web, request).await?;
+        let now_s = web.service.env.clock.now_ms().div_euclid(1000);
+        let event = event_of(answer::json_of(&web, &call, &body)?, now_s)?;
+        let store = web.service.lifecycle.store()?.clone();
         let tenant = call.tenant;
         // The thread continues when the client disconnects: the event is stored completely.
-        let class = &app.service.admission.write;
+        let class = &web.service.admission.write;
         let owner = tenant.clone();
-        let stored = dispatch::run_to_end(&app, class, &tenant, WRITE_QUEUE_WAIT, move |_| {
+        let stored = dispatch::run_to_end(&web, class, &tenant, WRITE_QUEUE_WAIT, move |_| {
             let limits = store.limits_of(&StoreId::from(&owner)).annotations;
             store.graphite().add_event(&owner, &limits, event)
         });
@@ -58,14 +58,14 @@ pub(in crate::http) async fn create(State(app): State<Arc<App>>, request: Reques
 }
 
 pub(in crate::http) async fn detail(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     Path(id): Path<String>,
     request: Request,
 ) -> Response<Body> {
     let answered = async {
-        let call = call::open(&app, request).await?;
+        let call = call::open(&web, request).await?;
         let id = id.parse::<u64>().ok();
-        let event = app.service.lifecycle.store()?.graphite();
+        let event = web.service.lifecycle.store()?.graphite();
         let event = id.and_then(|id| event.event(&call.tenant, id));
         let missing = || ApiError::new(ErrorKind::NotFound, "Event matching query does not exist");
         let event = event.ok_or_else(missing)?;
@@ -84,7 +84,7 @@ fn of_list(event: &StoredEvent) -> Value {
 
 /// Events of `from`, `until` and `tags`.
 fn selected(reading: &Reading<'_>) -> Result<Vec<StoredEvent>, ApiError> {
-    let Reading { app, call, now_s, .. } = *reading;
+    let Reading { web, call, now_s, .. } = *reading;
     let time = |name: &str, default_s: i64| match call.params.get(name) {
         None => Ok(default_s),
         Some(text) => {
@@ -101,7 +101,7 @@ fn selected(reading: &Reading<'_>) -> Result<Vec<StoredEvent>, ApiError> {
         // As in graphite-web: a tag that no event has does not count.
         _ => EventTags::KnownOf(&tags),
     };
-    Ok(app.service.lifecycle.store()?.graphite().events(&call.tenant, range_s, selection))
+    Ok(web.service.lifecycle.store()?.graphite().events(&call.tenant, range_s, selection))
 }
 
 /// Reads a posted event.

@@ -18,25 +18,25 @@ use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 use jiff::tz::TimeZone;
 
 use super::render::failed;
-use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, text};
 use crate::http::printer::Printer;
+use crate::web::Web;
 
 /// `GET` and `POST /metrics/find`.
-pub(crate) async fn find(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    respond(run(&app, request, print_nodes).await)
+pub(crate) async fn find(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    respond(run(&web, request, print_nodes).await)
 }
 
 /// `GET` and `POST /metrics/expand`.
-pub(crate) async fn expand(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    respond(run(&app, request, print_paths).await)
+pub(crate) async fn expand(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    respond(run(&web, request, print_paths).await)
 }
 
 /// `GET` and `POST /metrics/index.json`: all paths as a list.
-pub(crate) async fn index(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    respond(run(&app, request, print_index).await)
+pub(crate) async fn index(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    respond(run(&web, request, print_index).await)
 }
 
 fn respond(answer: Result<Response<Body>, ApiError>) -> Response<Body> {
@@ -70,19 +70,19 @@ struct Finding<'a> {
 type Printed = Result<(Printer, &'static str), ApiError>;
 
 async fn run(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     request: Request,
     print: fn(&Finding<'_>) -> Printed,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(app, request).await?;
+    let call = call::open(web, request).await?;
     let tenant = call.tenant.clone();
-    let timeout_ms = app.service.options.query.timeout_ms;
-    let now_s = app.service.env.clock.now_ms().div_euclid(1000);
-    let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let limits = app.service.limits_of(&call.tenant).queries.graphite;
-        let settings = SourceSettings { rules: app.service.carbon.rules(), limits, now_s };
+    let timeout_ms = web.service.options.query.timeout_ms;
+    let now_s = web.service.env.clock.now_ms().div_euclid(1000);
+    let printed = dispatch::run(web, &tenant, timeout_ms, move |web, ctx| {
+        let limits = web.service.limits_of(&call.tenant).queries.graphite;
+        let settings = SourceSettings { rules: web.service.carbon.rules(), limits, now_s };
         let source =
-            TenantSource::new(app.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
+            TenantSource::new(web.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
         let printed = print(&Finding { call: &call, source: &source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(printed)

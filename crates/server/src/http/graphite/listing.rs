@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use super::answer::{self, Reading};
 use super::archive_json;
 use super::delete::graphite_store;
-use crate::app::App;
 use crate::http::error::ApiError;
+use crate::web::Web;
 
 /// Series of a page, and of one without `limit`.
 const PAGE_SERIES_MAX: usize = 10_000;
@@ -28,8 +28,8 @@ const PAGE_SERIES_MAX: usize = 10_000;
 const SERIES_BYTES: u64 = 512;
 
 /// `GET /api/v1/graphite/series`: series after the path `after`, at most `limit`.
-pub(crate) async fn series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer::of_reading(&app, request, read).await
+pub(crate) async fn series(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer::of_reading(&web, request, read).await
 }
 
 fn read(reading: &Reading<'_>) -> Result<Value, ApiError> {
@@ -43,7 +43,7 @@ fn read(reading: &Reading<'_>) -> Result<Value, ApiError> {
             parsed.ok_or_else(|| ApiError::parameter("limit", expected))?
         }
     };
-    let rules = reading.app.service.carbon.rules();
+    let rules = reading.web.service.carbon.rules();
     let page = page_of(reading, after, limit)?;
     let list: Vec<Value> = page.iter().map(|(path, labels)| of_series(path, labels, &rules)).collect();
     Ok(json!({ "status": "success", "data": list }))
@@ -51,8 +51,8 @@ fn read(reading: &Reading<'_>) -> Result<Value, ApiError> {
 
 /// The first `limit` series after a path: the store lists them by their labels.
 fn page_of(reading: &Reading<'_>, after: &str, limit: usize) -> Result<BTreeMap<String, Labels>, ApiError> {
-    let Reading { app, call, ctx, .. } = *reading;
-    let store = app.service.lifecycle.store()?;
+    let Reading { web, call, ctx, .. } = *reading;
+    let store = web.service.lifecycle.store()?;
     let mut page = BTreeMap::new();
     let Some(graphite) = graphite_store(store, &call.tenant) else { return Ok(page) };
     let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;

@@ -16,15 +16,15 @@ use chronolith_tsdb::StoredMetaTags;
 use serde_json::{Value, json};
 
 use super::answer;
-use crate::app::App;
 use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
+use crate::web::Web;
 
-pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn list(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     let answered = async {
-        let call = call::open(&app, request).await?;
-        let rules = app.service.lifecycle.store()?.graphite().meta_tags(&call.tenant);
+        let call = call::open(&web, request).await?;
+        let rules = web.service.lifecycle.store()?.graphite().meta_tags(&call.tenant);
         let rules: Vec<Value> = rules.iter().map(of_rule).collect();
         Ok(answer::of_value(&rules.into(), &call))
     };
@@ -35,8 +35,8 @@ fn of_rule(rule: &StoredMetaTags) -> Value {
     json!({ "metaTags": rule.tags, "expressions": rule.expressions })
 }
 
-pub(in crate::http) async fn upsert(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    change(&app, request, |value, bytes_max| {
+pub(in crate::http) async fn upsert(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    change(&web, request, |value, bytes_max| {
         let rule = rule_of(value, &mut bytes_max.clone())?;
         Ok(move |rules: &mut Vec<StoredMetaTags>| {
             let mut answer = of_rule(&rule);
@@ -55,8 +55,8 @@ pub(in crate::http) async fn upsert(State(app): State<Arc<App>>, request: Reques
     .await
 }
 
-pub(in crate::http) async fn swap(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    change(&app, request, |value, bytes_max| {
+pub(in crate::http) async fn swap(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    change(&web, request, |value, bytes_max| {
         let records = value.get("records").and_then(Value::as_array);
         let records = records.ok_or_else(|| ApiError::bad_request("\"records\" must be a list of rules"))?;
         let mut bytes_left = bytes_max;
@@ -74,7 +74,7 @@ pub(in crate::http) async fn swap(State(app): State<Arc<App>>, request: Request)
 
 /// Changes the rules of a tenant by the change that `read` makes of the body.
 async fn change<C>(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     request: Request,
     read: impl FnOnce(&Value, u64) -> Result<C, ApiError>,
 ) -> Response<Body>
@@ -82,14 +82,14 @@ where
     C: FnOnce(&mut Vec<StoredMetaTags>) -> Value + Send + 'static,
 {
     let answered = async {
-        let (call, body) = call::open_with_body(app, request).await?;
-        let bytes_max = app.service.limits_of(&call.tenant).annotations.all_rules_bytes_max as u64;
-        let change = read(&answer::json_of(app, &call, &body)?, bytes_max)?;
+        let (call, body) = call::open_with_body(web, request).await?;
+        let bytes_max = web.service.limits_of(&call.tenant).annotations.all_rules_bytes_max as u64;
+        let change = read(&answer::json_of(web, &call, &body)?, bytes_max)?;
         drop(body);
-        let store = app.service.lifecycle.store()?.clone();
+        let store = web.service.lifecycle.store()?.clone();
         let owner = call.tenant.clone();
-        let class = &app.service.admission.write;
-        let changed = dispatch::run_to_end(app, class, &call.tenant, WRITE_QUEUE_WAIT, move |_| {
+        let class = &web.service.admission.write;
+        let changed = dispatch::run_to_end(web, class, &call.tenant, WRITE_QUEUE_WAIT, move |_| {
             let limits = store.limits_of(&StoreId::from(&owner)).annotations;
             store.graphite().change_meta_tags(&owner, &limits, change)
         });

@@ -23,24 +23,24 @@ use chronolith_service::graphite::source::{Reading, SourceSettings, TenantSource
 use jiff::tz::TimeZone;
 
 use super::lineage;
-use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind, text};
 use crate::http::printer::Printer;
+use crate::web::Web;
 
 /// `GET` and `POST /render`.
-pub(crate) async fn render(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    match answer(&app, request).await {
+pub(crate) async fn render(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    match answer(&web, request).await {
         Ok(response) => response,
         Err(error) => text(error.kind.status(), &error.message),
     }
 }
 
-async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = call::open(app, request).await?;
+async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(web, request).await?;
     let format = Format::of(&call)?;
-    let now_s = app.service.env.clock.now_ms().div_euclid(1000);
+    let now_s = web.service.env.clock.now_ms().div_euclid(1000);
     let targets = targets_of(&call, now_s)?;
     let form = Form {
         format,
@@ -60,11 +60,11 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         },
     };
     let tenant = call.tenant.clone();
-    let timeout_ms = app.service.options.query.timeout_ms;
-    let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
+    let timeout_ms = web.service.options.query.timeout_ms;
+    let printed = dispatch::run(web, &tenant, timeout_ms, move |web, ctx| {
         let text = targets.targets.join("&");
         let running = RunningQuery::begin(
-            &app.service,
+            &web.service,
             Begun {
                 tenant: &call.tenant,
                 language: QueryLanguage::Graphite,
@@ -74,7 +74,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
                 trace: Arc::default(),
             },
         );
-        let evaluated = evaluated(app, &call, &targets, form.reading, ctx);
+        let evaluated = evaluated(web, &call, &targets, form.reading, ctx);
         let sample_count = evaluated.as_ref().map_or(0, |evaluated| evaluated.sample_count);
         let printed = evaluated.and_then(|evaluated| print(evaluated, &targets, &form, ctx));
         running.record(sample_count, printed.is_err());
@@ -98,18 +98,18 @@ pub(super) struct Evaluated {
 
 /// Evaluates the targets of a request.
 pub(super) fn evaluated(
-    app: &App,
+    web: &Web,
     call: &Call,
     targets: &Targets,
     reading: Reading,
     ctx: &ReadContext,
 ) -> Result<Evaluated, ApiError> {
-    let of_tenant = app.service.limits_of(&call.tenant).queries.graphite;
+    let of_tenant = web.service.limits_of(&call.tenant).queries.graphite;
     let settings =
-        SourceSettings { rules: app.service.carbon.rules(), limits: of_tenant, now_s: targets.now };
-    let ctx = &app.service.queries.engine.with_threads(ctx);
-    let source = TenantSource::new(app.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
-        .with_annotations(Annotations::of_tenant(&app.service.lifecycle, &call.tenant)?)
+        SourceSettings { rules: web.service.carbon.rules(), limits: of_tenant, now_s: targets.now };
+    let ctx = &web.service.queries.engine.with_threads(ctx);
+    let source = TenantSource::new(web.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
+        .with_annotations(Annotations::of_tenant(&web.service.lifecycle, &call.tenant)?)
         .with_reading(reading);
     let limits = Limits {
         series_max: of_tenant.series_max,

@@ -18,29 +18,29 @@ use serde_json::{Value, json};
 
 use super::answer;
 use super::render::{evaluated, targets_of};
-use crate::app::App;
 use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::{ApiError, text};
 use crate::http::printer::Printer;
+use crate::web::Web;
 
 /// `GET` and `POST /showplan`.
-pub(in crate::http) async fn showplan(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    match respond(&app, request).await {
+pub(in crate::http) async fn showplan(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    match respond(&web, request).await {
         Ok(response) => response,
         Err(error) => text(error.kind.status(), &error.message),
     }
 }
 
-async fn respond(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = call::open(app, request).await?;
-    let now_s = app.service.env.clock.now_ms().div_euclid(1000);
+async fn respond(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(web, request).await?;
+    let now_s = web.service.env.clock.now_ms().div_euclid(1000);
     let targets = targets_of(&call, now_s)?;
     let tenant = call.tenant.clone();
-    let timeout_ms = app.service.options.query.timeout_ms;
-    let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let log = evaluated(app, &call, &targets, Reading::Plan, ctx)?.log;
-        let plan = plan_of(&targets, &log, app.service.limits_of(&call.tenant).queries.graphite);
+    let timeout_ms = web.service.options.query.timeout_ms;
+    let printed = dispatch::run(web, &tenant, timeout_ms, move |web, ctx| {
+        let log = evaluated(web, &call, &targets, Reading::Plan, ctx)?.log;
+        let plan = plan_of(&targets, &log, web.service.limits_of(&call.tenant).queries.graphite);
         let mut printer = Printer::new(ctx)?;
         printer.out = answer::text_of(&plan, &call).into_bytes();
         printer.settle(ctx)?;

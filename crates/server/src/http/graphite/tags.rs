@@ -19,47 +19,47 @@ use chronolith_service::graphite::tag_index::TagIndex;
 use serde_json::{Value, json};
 
 use super::answer::{self, Reading, range_of, repeated};
-use crate::app::App;
 use crate::http::call;
 use crate::http::error::ApiError;
+use crate::web::Web;
 
 /// Keys or values of a completion without `limit`.
 const COMPLETION_LIMIT: usize = 100;
 
-pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer::of_reading(&app, request, read_keys).await
+pub(in crate::http) async fn list(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer::of_reading(&web, request, read_keys).await
 }
 
 pub(in crate::http) async fn details(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     _: Path<String>,
     request: Request,
 ) -> Response<Body> {
-    answer::of_reading(&app, request, read_values).await
+    answer::of_reading(&web, request, read_values).await
 }
 
-pub(in crate::http) async fn find_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer::of_reading(&app, request, read_series).await
+pub(in crate::http) async fn find_series(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer::of_reading(&web, request, read_series).await
 }
 
-pub(in crate::http) async fn complete_keys(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer::of_reading(&app, request, read_completed_keys).await
+pub(in crate::http) async fn complete_keys(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer::of_reading(&web, request, read_completed_keys).await
 }
 
 pub(in crate::http) async fn complete_values(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Response<Body> {
-    answer::of_reading(&app, request, read_completed_values).await
+    answer::of_reading(&web, request, read_completed_values).await
 }
 
-pub(in crate::http) async fn terms(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer::of_reading(&app, request, read_terms).await
+pub(in crate::http) async fn terms(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer::of_reading(&web, request, read_terms).await
 }
 
-pub(in crate::http) async fn tag_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn tag_series(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     let answered = async {
-        let call = call::open(&app, request).await?;
+        let call = call::open(&web, request).await?;
         let path = call.params.get("path").ok_or_else(|| ApiError::bad_request("no path specified"))?;
         Ok(answer::of_value(&canonical(path)?.into(), &call))
     };
@@ -67,11 +67,11 @@ pub(in crate::http) async fn tag_series(State(app): State<Arc<App>>, request: Re
 }
 
 pub(in crate::http) async fn tag_multi_series(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Response<Body> {
     let answered = async {
-        let call = call::open(&app, request).await?;
+        let call = call::open(&web, request).await?;
         let paths = repeated(&call, "path");
         if paths.is_empty() {
             return Err(ApiError::bad_request("no paths specified"));
@@ -91,10 +91,10 @@ fn canonical(path: &str) -> Result<String, ApiError> {
 const ALL_TIMES: TimeRange = TimeRange { start: TIME_MIN_MS, end: TIME_MAX_MS };
 
 fn index<'a>(reading: &Reading<'a>, range: TimeRange) -> Result<TagIndex<'a>, ApiError> {
-    let Reading { app, call, ctx, .. } = *reading;
-    let source = app.service.lifecycle.source()?.queryable(&call.tenant);
-    let limits = app.service.limits_of(&call.tenant).queries.graphite;
-    let meta = meta_tags_of(&app.service.lifecycle, &call.tenant)?;
+    let Reading { web, call, ctx, .. } = *reading;
+    let source = web.service.lifecycle.source()?.queryable(&call.tenant);
+    let limits = web.service.limits_of(&call.tenant).queries.graphite;
+    let meta = meta_tags_of(&web.service.lifecycle, &call.tenant)?;
     Ok(TagIndex::new(source, meta, range, &limits, ctx)?)
 }
 

@@ -220,7 +220,7 @@ const SCHEMAS: &str = "[sorted]\npattern = ^sorted\nretentions = 10s:1h,1m:1d\nr
 const AGGREGATION: &str = "[sum]\npattern = ^plain\naggregationMethod = sum,max\nxFilesFactor = 0.5\n";
 
 fn put(server: &Fixture, path: &str, text: &str) {
-    let disk = &server.app.service.env.disk;
+    let disk = &server.web.service.env.disk;
     disk.create_dir_all(std::path::Path::new("/rules")).expect("created");
     let file = disk.create(std::path::Path::new(path)).expect("created");
     file.write_at(text.as_bytes(), 0).expect("written");
@@ -240,7 +240,7 @@ fn with_rules_and(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     });
     put(&server, "/rules/schemas.conf", SCHEMAS);
     put(&server, "/rules/aggregation.conf", AGGREGATION);
-    server.app.service.read_rules().expect("valid");
+    server.web.service.read_rules().expect("valid");
     server.open()
 }
 
@@ -305,14 +305,14 @@ async fn rules_of_a_path_are_explained_and_reloaded() {
     assert_eq!(explain("plain.a").await["methods"], serde_json::json!(["sum", "max"]));
     assert_eq!(explain("other").await["schema"], serde_json::Value::Null);
     put(&server, "/rules/schemas.conf", "[all]\npattern = .*\nretentions = 1s:1h\n");
-    crate::http::reload_now(&server.app).expect("read again");
+    crate::http::reload_now(&server.web).expect("read again");
     assert_eq!(explain("other").await["schema"]["section"], "all");
     put(
         &server,
         "/rules/schemas.conf",
         "[all]\npattern = [\nretentions = 1s:1h\n# longer than before, much longer\n",
     );
-    let error = crate::http::reload_now(&server.app).expect_err("not a pattern");
+    let error = crate::http::reload_now(&server.web).expect_err("not a pattern");
     assert!(error.starts_with("/rules/schemas.conf: line "), "{error}");
     assert_eq!(explain("other").await["schema"]["section"], "all", "the rules in use stay");
     assert_eq!(server.get("/api/v1/graphite/explain").await.status.as_u16(), 400);
@@ -365,8 +365,8 @@ impl Queryable for Listing {
 #[tokio::test]
 async fn paths_are_searched_in_the_store_and_listed_otherwise() {
     let server = with_points().await;
-    let source = server.app.service.lifecycle.source().expect("open").queryable(&TenantId::anonymous());
-    let ctx = ReadContext::unlimited(server.app.service.env.clock.clone());
+    let source = server.web.service.lifecycle.source().expect("open").queryable(&TenantId::anonymous());
+    let ctx = ReadContext::unlimited(server.web.service.env.clock.clone());
     let search = SoleLabelValues { name: METRIC_NAME, range: TimeRange::ALL };
     let mut values = source.sole_label_values(&search, &ctx).expect("read").expect("searched");
     for (start, found) in

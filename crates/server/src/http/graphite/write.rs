@@ -14,13 +14,13 @@ use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::Tsdb;
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::inflate::{InflateError, claimed_bytes, inflate};
 use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 use crate::http::write::admit::{self, BodyLimits, WritePermits};
+use crate::web::Web;
 use chronolith_service::carbon::append::{
     Appended, PointTarget, Rejected, append_lines, append_points, wait_durable,
 };
@@ -46,11 +46,11 @@ struct WriteRequest {
 }
 
 /// Stores the points of a request.
-pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Result<(), ApiError> {
+pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Result<(), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let checked = tenant_of(app.service.options.multitenancy, &parts.headers)
+    let checked = tenant_of(web.service.options.multitenancy, &parts.headers)
         .map_err(ApiError::from)
-        .and_then(|tenant| Ok((tenant, app.service.lifecycle.store()?.clone())));
+        .and_then(|tenant| Ok((tenant, web.service.lifecycle.store()?.clone())));
     let (tenant, store) = match checked {
         Ok(checked) => checked,
         Err(refused) => {
@@ -62,12 +62,12 @@ pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Res
     let is_gzip = encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case(b"gzip"));
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
-    let memory = app.service.admission.write_memory.of(&tenant, 0);
-    let bytes_max = app.service.options.write.compressed_bytes_max;
+    let memory = web.service.admission.write_memory.of(&tenant, 0);
+    let bytes_max = web.service.options.write.compressed_bytes_max;
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
-    let (mut body, permits) = admit::admit(app, &tenant, request_body, limits).await?;
+    let (mut body, permits) = admit::admit(web, &tenant, request_body, limits).await?;
     let unpacked_bytes = match is_gzip {
-        true => claimed_bytes(&body.bytes, app.service.options.write.decompressed_bytes_max) as u64,
+        true => claimed_bytes(&body.bytes, web.service.options.write.decompressed_bytes_max) as u64,
         false => 0,
     };
     let piece_bytes = (body.bytes.len() as u64).max(unpacked_bytes).min(INPUT_BYTES_MAX as u64);
@@ -75,7 +75,7 @@ pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Res
     body::grow_waiting(&mut body.held, more, deadline)
         .await
         .map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
-    let shared = app.clone();
+    let shared = web.clone();
     let sender = RequestInfo::of(&parts.extensions).write_sender(&parts.headers);
     let request = WriteRequest { form, tenant, is_gzip, sender };
     // The thread continues when the client disconnects: the append is completed.
@@ -89,39 +89,39 @@ pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Res
 
 /// Decodes, appends, counts. Blocks the thread until the points are durable.
 fn store_body(
-    app: &App,
+    web: &Web,
     store: &Tsdb,
     request: &WriteRequest,
     body: BodyBytes,
     permits: WritePermits,
 ) -> Result<(), ApiError> {
     let WritePermits { write: _write, apply } = permits;
-    let metrics = &app.service.writes.metrics;
+    let metrics = &web.service.writes.metrics;
     metrics.bytes_compressed.add(body.bytes.len() as u64);
     let BodyBytes { bytes, mut held } = body;
     let bytes = match request.is_gzip {
         true => {
-            let bytes_max = app.service.options.write.decompressed_bytes_max;
+            let bytes_max = web.service.options.write.decompressed_bytes_max;
             let claimed = claimed_bytes(&bytes, bytes_max);
             inflate(&bytes, bytes_max, claimed, &mut held)?
         }
         false => bytes,
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
-    let input = app.service.carbon.of_http();
+    let input = web.service.carbon.of_http();
     let to = PointTarget { input, tenant: &request.tenant, prefix: "", sender: &request.sender };
     let (stored, outcome) = match request.form {
         Form::Lines => {
             let (appended, outcome) =
-                append_lines(&app.service.writes, &app.service.carbon, store, to, &bytes);
+                append_lines(&web.service.writes, &web.service.carbon, store, to, &bytes);
             (appended, outcome.map_err(|error| unavailable(error.text)))
         }
-        Form::Metrics => append_metrics(app, store, to, &bytes),
+        Form::Metrics => append_metrics(web, store, to, &bytes),
     };
     drop((held, apply));
     // Points that were appended before a failure are visible, and durable before the answer.
     let rejected = match stored.applied {
-        Some(applied) => wait_durable(&app.service.writes, store, to, applied).map_err(unavailable)?,
+        Some(applied) => wait_durable(&web.service.writes, store, to, applied).map_err(unavailable)?,
         None => Rejected::default(),
     };
     outcome?;
@@ -139,13 +139,13 @@ fn store_body(
 }
 
 fn append_metrics(
-    app: &App,
+    web: &Web,
     store: &Tsdb,
     to: PointTarget<'_>,
     bytes: &[u8],
 ) -> (Appended, Result<(), ApiError>) {
     let mut failure = None;
-    match append_points(&app.service.writes, &app.service.carbon, store, to, |points| {
+    match append_points(&web.service.writes, &web.service.carbon, store, to, |points| {
         failure = decode_metrics(bytes, points).err()
     }) {
         Ok(appended) => (appended, failure.map_or(Ok(()), |error| Err(ApiError::bad_request(error)))),

@@ -15,8 +15,8 @@ use chronolith_service::evaluation::influxql::databases::Databases;
 
 use super::reply::InfluxError;
 use super::token;
-use crate::app::App;
 use crate::http::params::Params;
+use crate::web::Web;
 
 /// Sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,13 +42,13 @@ impl Caller {
     /// 401 for missing or wrong credentials. Cost: a password hash for a password that was not right before;
     /// to be called on a thread that may take that long.
     pub(crate) fn of(
-        app: &App,
+        web: &Web,
         databases: &Databases,
         tenant: &TenantId,
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Caller, InfluxError> {
-        if !app.service.options.influx.auth_enabled {
+        if !web.service.options.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
         let Some(own) = databases.local_catalog(tenant).filter(|own| own.has_admin()) else {
@@ -64,17 +64,17 @@ impl Caller {
             }
             Credentials::Password { user, password } => {
                 let found = own.user(&user).ok_or_else(failed)?;
-                if !app.service.influx.passwords.is_right(&found.password_hash, &password) {
+                if !web.service.influx.passwords.is_right(&found.password_hash, &password) {
                     return Err(failed());
                 }
                 found
             }
             Credentials::Bearer(token) => {
-                let secret = app.service.options.influx.shared_secret.as_str();
+                let secret = web.service.options.influx.shared_secret.as_str();
                 if secret.is_empty() {
                     return Err(unauthorized("bearer auth disabled"));
                 }
-                let name = token::user_of(&token, secret, app.service.env.clock.now_ms() / 1000);
+                let name = token::user_of(&token, secret, web.service.env.clock.now_ms() / 1000);
                 own.user(&name.map_err(unauthorized)?).ok_or_else(failed)?
             }
         };
@@ -83,22 +83,22 @@ impl Caller {
 
     /// As [`Caller::of`], on a thread that may take long if a password has to be hashed.
     pub(crate) async fn of_request(
-        app: &Arc<App>,
+        web: &Arc<Web>,
         databases: &Databases,
         tenant: &TenantId,
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Caller, InfluxError> {
-        if !app.service.options.influx.auth_enabled {
+        if !web.service.options.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
-        let app = app.clone();
+        let web = web.clone();
         let databases = databases.clone();
         let tenant = tenant.clone();
         let headers = headers.clone();
         let params = params.clone();
         let checked =
-            tokio::task::spawn_blocking(move || Caller::of(&app, &databases, &tenant, &headers, &params));
+            tokio::task::spawn_blocking(move || Caller::of(&web, &databases, &tenant, &headers, &params));
         checked.await.unwrap_or_else(|error| {
             tracing::error!(%error, "checking credentials panicked");
             let message = "internal error: checking the credentials panicked, see the server's log";

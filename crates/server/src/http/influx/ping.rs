@@ -6,11 +6,11 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 
-use crate::app::App;
 use crate::http::params::Params;
+use crate::web::Web;
 
 /// `GET|HEAD /ping`: 204; with `verbose` 200 and the version.
-pub(in crate::http) async fn ping(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn ping(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     let mut params = Params::default();
     // A query string that cannot be read asks for nothing.
     let _ = params.parse(request.uri().query().unwrap_or(""));
@@ -18,7 +18,7 @@ pub(in crate::http) async fn ping(State(app): State<Arc<App>>, request: Request)
     if !is_verbose {
         return empty();
     }
-    json(StatusCode::OK, serde_json::json!({ "version": app.service.options.influx.version }))
+    json(StatusCode::OK, serde_json::json!({ "version": web.service.options.influx.version }))
 }
 
 /// `GET /status`: 204.
@@ -27,14 +27,14 @@ pub(in crate::http) async fn status() -> Response<Body> {
 }
 
 /// `GET /health`: 200 if queries and writes are answered, else 503.
-pub(in crate::http) async fn health(State(app): State<Arc<App>>) -> Response<Body> {
-    let reason = app.service.lifecycle.unready_reason();
+pub(in crate::http) async fn health(State(web): State<Arc<Web>>) -> Response<Body> {
+    let reason = web.service.lifecycle.unready_reason();
     let (code, status) = match reason {
         None => (StatusCode::OK, "pass"),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "fail"),
     };
     let message = reason.unwrap_or_else(|| "ready for queries and writes".to_owned());
-    let version = app.service.options.influx.version.as_str();
+    let version = web.service.options.influx.version.as_str();
     json(
         code,
         serde_json::json!({

@@ -18,49 +18,49 @@ use chronolith_service::evaluation::influxql::databases::{Databases, TenantDatab
 
 use super::credentials::Caller;
 use super::reply::InfluxError;
-use crate::app::App;
 use crate::http::body;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Params;
 use crate::http::remote_read;
 use crate::http::tenant::tenant_of;
 use crate::limits::REMOTE_READ_BYTES_MAX;
+use crate::web::Web;
 
-pub(in crate::http) async fn read(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer(&app, request).await.unwrap_or_else(InfluxError::into_response)
+pub(in crate::http) async fn read(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer(&web, request).await.unwrap_or_else(InfluxError::into_response)
 }
 
-async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxError> {
+async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxError> {
     let (parts, request_body) = request.into_parts();
-    let (tenant, source) = match check(app, parts.uri.query().unwrap_or(""), &parts.headers).await {
+    let (tenant, source) = match check(web, parts.uri.query().unwrap_or(""), &parts.headers).await {
         Ok(checked) => checked,
         Err(refused) => {
             body::discard(request_body).await;
             return Err(refused);
         }
     };
-    let memory = app.service.admission.query_memory.of(&tenant, 0);
+    let memory = web.service.admission.query_memory.of(&tenant, 0);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
-    let request = remote_read::decode(app, &tenant, body).await?;
+    let request = remote_read::decode(web, &tenant, body).await?;
     // InfluxDB answers with samples, whatever else the client accepts.
-    Ok(remote_read::samples_answer(app, tenant, Arc::new(source), request.queries).await?)
+    Ok(remote_read::samples_answer(web, tenant, Arc::new(source), request.queries).await?)
 }
 
 /// Checks parameters and privileges; returns the tenant and the database as metrics.
 async fn check(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     query: &str,
     headers: &HeaderMap,
 ) -> Result<(TenantId, DatabaseMetrics), InfluxError> {
     let mut params = Params::default();
     params.parse(query)?;
-    let tenant = tenant_of(app.service.options.multitenancy, headers).map_err(ApiError::from)?;
-    let databases = Databases::of(&app.service)?;
+    let tenant = tenant_of(web.service.options.multitenancy, headers).map_err(ApiError::from)?;
+    let databases = Databases::of(&web.service)?;
     let name = params.get("db").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| InfluxError::bad_request("database is required"))?;
-    let caller = Caller::of_request(app, &databases, &tenant, headers, &params).await?;
+    let caller = Caller::of_request(web, &databases, &tenant, headers, &params).await?;
     caller.check_read(name)?;
-    let databases = known(app, databases, &tenant).await?;
+    let databases = known(web, databases, &tenant).await?;
     let catalog = databases.catalog();
     let database = catalog.database(name).ok_or_else(|| {
         InfluxError::new(StatusCode::NOT_FOUND, format_args!("database not found: {name:?}"))
@@ -77,14 +77,14 @@ async fn check(
 
 /// Waits for the databases of a tenant on a thread that may wait.
 async fn known(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     databases: Databases,
     tenant: &TenantId,
 ) -> Result<TenantDatabases, InfluxError> {
-    let timeout_ns = app.service.options.query.timeout_ms.saturating_mul(1_000_000);
-    let deadline_ns = app.service.env.clock.mono_ns().saturating_add(timeout_ns);
+    let timeout_ns = web.service.options.query.timeout_ms.saturating_mul(1_000_000);
+    let deadline_ns = web.service.env.clock.mono_ns().saturating_add(timeout_ns);
     let ctx = ReadContext::new(
-        app.service.env.clock.clone(),
+        web.service.env.clock.clone(),
         deadline_ns,
         MemoryBudget::new("databases", u64::MAX),
     );

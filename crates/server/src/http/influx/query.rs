@@ -34,22 +34,22 @@ use self::response::ResponseSink;
 use super::credentials::Caller;
 use super::printer::Epoch;
 use super::reply::InfluxError;
-use crate::app::App;
 use crate::http::dispatch::Admitted;
 use crate::http::error::ApiError;
 use crate::http::page;
 use crate::http::stream::{self, Parts, StreamKind};
 use crate::limits::ANSWER_TIMEOUT;
+use crate::web::Web;
 
 /// Error of statements after one that failed.
 const NOT_EXECUTED: &str = "not executed";
 
-pub(in crate::http) async fn query(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn query(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     if page::is_page_request(&request) {
         return page::page().await;
     }
     let format = Format::of(request.headers());
-    run(&app, request).await.unwrap_or_else(|error| in_format(error, format))
+    run(&web, request).await.unwrap_or_else(|error| in_format(error, format))
 }
 
 /// An error of the whole request in the form that the client accepts.
@@ -65,23 +65,23 @@ fn in_format(error: InfluxError, format: Format) -> Response<Body> {
     response
 }
 
-async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxError> {
-    let request = QueryRequest::read(app, request).await?;
-    let databases = Databases::of(&app.service)?;
+async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxError> {
+    let request = QueryRequest::read(web, request).await?;
+    let databases = Databases::of(&web.service)?;
     let is_writing = request.statements.iter().any(Statement::is_writing);
     if is_writing {
         // A read-only server has no store.
-        app.service.lifecycle.store()?;
+        web.service.lifecycle.store()?;
     }
     if request.is_foreign_get && is_writing {
         let text = "cross-origin request refused: changes need an origin allowed by --web.cors.origin";
         return Err(InfluxError::new(StatusCode::FORBIDDEN, text));
     }
     let caller =
-        Caller::of_request(app, &databases, &request.tenant, &request.headers, &request.params).await?;
+        Caller::of_request(web, &databases, &request.tenant, &request.headers, &request.params).await?;
     caller.check_statements(&request.statements, &request.database)?;
-    let timeout_ms = app.service.options.influx.query_timeout_ms(app.service.options.query.timeout_ms);
-    let admitted = app.service.admit(&app.service.admission.query, &request.tenant, timeout_ms).await?;
+    let timeout_ms = web.service.options.influx.query_timeout_ms(web.service.options.query.timeout_ms);
+    let admitted = web.service.admit(&web.service.admission.query, &request.tenant, timeout_ms).await?;
     let content_type = request.format.content_type();
     let kind = StreamKind {
         name: "InfluxQL query",
@@ -90,10 +90,10 @@ async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxE
         metrics: |metrics| &metrics.influx_query,
     };
     let is_async = request.is_async;
-    let shared = app.clone();
+    let shared = web.clone();
     let answered = async move {
-        let print = move |app: &App, admitted, parts: &Parts| {
-            execute_all(app, &databases, &request, &caller, admitted, parts)
+        let print = move |web: &Web, admitted, parts: &Parts| {
+            execute_all(web, &databases, &request, &caller, admitted, parts)
         };
         stream::answer(&shared, admitted, kind, print).await
     };
@@ -134,7 +134,7 @@ fn statements_bytes(text: &str) -> u64 {
 
 /// Runs the statements and sends their results.
 fn execute_all(
-    app: &App,
+    web: &Web,
     databases: &Databases,
     request: &QueryRequest,
     caller: &Caller,
@@ -143,16 +143,16 @@ fn execute_all(
 ) -> Result<(), ApiError> {
     let ctx = admitted.ctx();
     let _statements = ctx.budget.reserve(statements_bytes(&request.text)).map_err(QueryError::from)?;
-    let started_ns = app.service.env.clock.mono_ns();
-    let running = app.service.influx.queries.enter(
+    let started_ns = web.service.env.clock.mono_ns();
+    let running = web.service.influx.queries.enter(
         &request.tenant,
         &request.text,
         &request.database,
         started_ns,
         ctx.cancel_flag(),
-        app.service.options.influx.concurrent_query_max,
+        web.service.options.influx.concurrent_query_max,
     );
-    let mut sink = ResponseSink::new(request, parts, ctx, app.service.options.influx.row_count_max);
+    let mut sink = ResponseSink::new(request, parts, ctx, web.service.options.influx.row_count_max);
     let _running = match running {
         Ok(running) => running,
         Err(refused) => {
@@ -163,7 +163,7 @@ fn execute_all(
     };
     let known = databases.known(&request.tenant, ctx)?;
     let storage = TenantStorage {
-        service: &app.service,
+        service: &web.service,
         databases: known,
         tenant: &request.tenant,
         is_continuous: false,
@@ -173,13 +173,13 @@ fn execute_all(
         database: &request.database,
         policy: &request.policy,
         access: caller.access(),
-        now_ns: app.service.env.clock.now_ms().saturating_mul(1_000_000),
-        limits: select_limits(&app.service.options.influx),
+        now_ns: web.service.env.clock.now_ms().saturating_mul(1_000_000),
+        limits: select_limits(&web.service.options.influx),
         ctx,
     };
     let text = request.text_without_passwords();
     let listed = RunningQuery::begin(
-        &app.service,
+        &web.service,
         Begun {
             tenant: &request.tenant,
             language: QueryLanguage::InfluxQl,
@@ -216,7 +216,7 @@ fn execute_all(
             break;
         }
     }
-    app.service.query_metrics.influxql.observe_ns(listed.duration_ns());
+    web.service.query_metrics.influxql.observe_ns(listed.duration_ns());
     listed.record(0, is_error);
     sink.finish()
 }

@@ -16,7 +16,7 @@ use chronolith_service::influx::password;
 use crate::http::tests::{Answer, Fixture, NOW_MS};
 
 fn change(server: &Fixture, change: CatalogChange) {
-    let store = server.app.service.lifecycle.store().expect("open");
+    let store = server.web.service.lifecycle.store().expect("open");
     store.change_databases(&TenantId::anonymous(), &change).expect("is applied");
 }
 
@@ -120,7 +120,7 @@ async fn users_need_the_privilege_to_write() {
     change(&server, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
     let user = |name: &str, is_admin| CatalogChange::CreateUser {
         name: name.to_owned(),
-        password_hash: password::hash("secret", &server.app.service.env.rng),
+        password_hash: password::hash("secret", &server.web.service.env.rng),
         is_admin,
     };
     let needs_user = "user is required to write to database \"db\"";

@@ -12,26 +12,26 @@ use chronolith_service::evaluation::influxql::storage::TenantStorage;
 use serde_json::{Map, Value, json};
 
 use super::reply::InfluxError;
-use crate::app::App;
 use crate::http::dispatch;
 use crate::http::error::ApiError;
 use crate::http::tenant::tenant_of;
+use crate::web::Web;
 
-pub(in crate::http) async fn vars(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    let tenant = tenant_of(app.service.options.multitenancy, request.headers()).map_err(ApiError::from);
+pub(in crate::http) async fn vars(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    let tenant = tenant_of(web.service.options.multitenancy, request.headers()).map_err(ApiError::from);
     let read = match tenant {
-        Ok(tenant) => read(&app, tenant).await,
+        Ok(tenant) => read(&web, tenant).await,
         Err(error) => Err(error),
     };
     read.unwrap_or_else(|error| InfluxError::from(error).into_response())
 }
 
-async fn read(app: &Arc<App>, tenant: TenantId) -> Result<Response<Body>, ApiError> {
-    let store = app.service.lifecycle.store()?.clone();
-    let text = dispatch::run_status(app, move |app| {
+async fn read(web: &Arc<Web>, tenant: TenantId) -> Result<Response<Body>, ApiError> {
+    let store = web.service.lifecycle.store()?.clone();
+    let text = dispatch::run_status(web, move |web| {
         let databases = TenantDatabases::Local { store, tenant: tenant.clone() };
         let storage =
-            TenantStorage { service: &app.service, databases, tenant: &tenant, is_continuous: false };
+            TenantStorage { service: &web.service, databases, tenant: &tenant, is_continuous: false };
         let mut all = Map::new();
         for module in storage.statistics() {
             let tags: Map<String, Value> =

@@ -28,31 +28,31 @@ use tokio::time::Instant;
 use self::request::{Api, WriteRequest};
 use super::credentials::Caller;
 use super::reply::InfluxError;
-use crate::app::App;
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Params;
 use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 use crate::http::write::admit::{self, BodyLimits, NotAdmitted};
+use crate::web::Web;
 
-pub(in crate::http) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer(&app, Api::V1, request).await
+pub(in crate::http) async fn write(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer(&web, Api::V1, request).await
 }
 
-pub(in crate::http) async fn write_v2(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    answer(&app, Api::V2, request).await
+pub(in crate::http) async fn write_v2(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    answer(&web, Api::V2, request).await
 }
 
 pub(in crate::http) async fn write_prometheus(
-    State(app): State<Arc<App>>,
+    State(web): State<Arc<Web>>,
     request: Request,
 ) -> Response<Body> {
-    answer(&app, Api::Prometheus, request).await
+    answer(&web, Api::Prometheus, request).await
 }
 
-async fn answer(app: &Arc<App>, api: Api, request: Request) -> Response<Body> {
-    match receive(app, api, request).await {
+async fn answer(web: &Arc<Web>, api: Api, request: Request) -> Response<Body> {
+    match receive(web, api, request).await {
         Ok(()) => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -62,9 +62,9 @@ async fn answer(app: &Arc<App>, api: Api, request: Request) -> Response<Body> {
     }
 }
 
-async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), InfluxError> {
+async fn receive(web: &Arc<Web>, api: Api, request: Request) -> Result<(), InfluxError> {
     let (parts, request_body) = request.into_parts();
-    let checked = check(app, api, parts.uri.query().unwrap_or(""), &parts.headers).await;
+    let checked = check(web, api, parts.uri.query().unwrap_or(""), &parts.headers).await;
     let (store, mut request) = match checked {
         Ok(checked) => checked,
         Err(refused) => {
@@ -75,17 +75,17 @@ async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), Influ
     request.sender = RequestInfo::of(&parts.extensions).write_sender(&parts.headers);
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
-    let memory = app.service.admission.write_memory.of(&request.tenant, 0);
+    let memory = web.service.admission.write_memory.of(&request.tenant, 0);
     let bytes_max = match api {
-        Api::Prometheus => app.service.options.write.compressed_bytes_max,
-        Api::V1 | Api::V2 => app.service.options.influx.body_bytes_max,
+        Api::Prometheus => web.service.options.write.compressed_bytes_max,
+        Api::V1 | Api::V2 => web.service.options.influx.body_bytes_max,
     };
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
-    let admitted = admit::admit(app, &request.tenant, request_body, limits).await;
+    let admitted = admit::admit(web, &request.tenant, request_body, limits).await;
     let (mut body, permits) = admitted.map_err(not_admitted)?;
     // Only here: a request in the queue needs no more memory than its bytes as sent.
-    reserve_columns(app, &request, &mut body, deadline).await?;
-    let shared = app.clone();
+    reserve_columns(web, &request, &mut body, deadline).await?;
+    let shared = web.clone();
     // The thread continues when the client disconnects: the append is completed, and the permits are held
     // until then.
     let done = tokio::task::spawn_blocking(move || match request.api {
@@ -110,14 +110,14 @@ fn not_admitted(error: NotAdmitted) -> InfluxError {
 
 /// Reserves what parsing needs beyond the body, as soon as there is room.
 async fn reserve_columns(
-    app: &App,
+    web: &Web,
     request: &WriteRequest,
     body: &mut BodyBytes,
     deadline: Instant,
 ) -> Result<(), InfluxError> {
     let more = match request.api {
-        Api::Prometheus => samples::memory_bytes(app, &body.bytes),
-        Api::V1 | Api::V2 => lines::memory_bytes(app, request, &body.bytes),
+        Api::Prometheus => samples::memory_bytes(web, &body.bytes),
+        Api::V1 | Api::V2 => lines::memory_bytes(web, request, &body.bytes),
     };
     let grown = body::grow_waiting(&mut body.held, more, deadline).await;
     grown.map_err(|full| match more > full.limit_bytes {
@@ -129,7 +129,7 @@ async fn reserve_columns(
 
 /// Checks everything that needs only parameters and headers.
 async fn check(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     api: Api,
     query: &str,
     headers: &HeaderMap,
@@ -137,8 +137,8 @@ async fn check(
     let mut params = Params::default();
     params.parse(query)?;
     let tenant =
-        tenant_of(app.service.options.multitenancy, headers).map_err(crate::http::error::ApiError::from)?;
-    let store = app.service.lifecycle.store()?.clone();
+        tenant_of(web.service.options.multitenancy, headers).map_err(crate::http::error::ApiError::from)?;
+    let store = web.service.lifecycle.store()?.clone();
     let precision = params.get("precision").unwrap_or("");
     let precision = match api {
         Api::V1 => Precision::of_write(precision),
@@ -148,13 +148,13 @@ async fn check(
     let precision = precision.map_err(InfluxError::bad_request)?;
     // Credentials come first: a client without them does not learn which databases there are.
     let local = Databases::Local(store.clone());
-    let caller = Caller::of_request(app, &local, &tenant, headers, &params).await?;
+    let caller = Caller::of_request(web, &local, &tenant, headers, &params).await?;
     let target = Target::of(api, &params)?;
     let catalog = store.databases();
     let database = catalog.of(&tenant).and_then(|own| own.database(&target.database));
     let Some(database) = database else {
         check_known(&store, &tenant, &target.database)?;
-        return Err(missing_database(app, &target.database));
+        return Err(missing_database(web, &target.database));
     };
     caller.check_write(&target.database)?;
     check_consistency(params.get("consistency").unwrap_or(""))?;
@@ -217,8 +217,8 @@ impl Target {
     }
 }
 
-fn missing_database(app: &App, name: &str) -> InfluxError {
-    if app.service.options.influx.prometheus_database.as_deref() == Some(name) {
+fn missing_database(web: &Web, name: &str) -> InfluxError {
+    if web.service.options.influx.prometheus_database.as_deref() == Some(name) {
         return InfluxError::new(StatusCode::FORBIDDEN, format!("database {name:?} is read only"));
     }
     InfluxError::new(StatusCode::NOT_FOUND, format!("database not found: {name:?}"))

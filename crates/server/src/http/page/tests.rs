@@ -40,7 +40,7 @@ async fn pages_have_one_document_and_the_policy() {
     let server = Fixture::ready();
     for path in PAGES {
         let request = get(path, &[("accept", "text/html,*/*;q=0.8")]);
-        let answer = router(server.app.clone()).oneshot(request).await.expect("an answer");
+        let answer = router(server.web.clone()).oneshot(request).await.expect("an answer");
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
         assert_eq!(answer.headers()[header::CONTENT_SECURITY_POLICY], POLICY, "{path}");
         assert_eq!(answer.headers()[header::CACHE_CONTROL], "no-cache", "{path}");
@@ -67,7 +67,7 @@ async fn files_of_the_page_are_immutable_and_those_of_other_builds_absent() {
         ("identity", None),
     ] {
         let request = get(&format!("/{script}"), &[("accept-encoding", encoding)]);
-        let answer = router(server.app.clone()).oneshot(request).await.expect("an answer");
+        let answer = router(server.web.clone()).oneshot(request).await.expect("an answer");
         let headers = answer.headers();
         assert_eq!(answer.status(), StatusCode::OK, "{script}");
         assert_eq!(headers[header::CACHE_CONTROL], FOREVER);

@@ -14,39 +14,39 @@ use chronolith_promql::engine::Query;
 
 use super::start_times::StartTimesHeader;
 use super::{EvalTimes, eval_error, explain, lookback_ms, parse, steps, timeout_ms};
-use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::{NS_PER_MS, Params, int_fault, parse_duration_ns, show_duration_ns};
 use crate::http::printer::Printer;
 use crate::http::{dispatch, paths};
 use crate::json;
+use crate::web::Web;
 
-pub(in crate::http) async fn instant(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    if !app.service.options.features.query_cost {
+pub(in crate::http) async fn instant(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    if !web.service.options.features.query_cost {
         return paths::unknown(request).await;
     }
     let start_times = StartTimesHeader::of(&request);
     let answer = async {
-        let call = call::open(&app, request).await?;
+        let call = call::open(&web, request).await?;
         check_unused(&call.params)?;
-        let time_ms = call.params.time_ms("time", app.service.env.clock.now_ms())?;
-        estimate(&app, call, EvalTimes::At(time_ms), &start_times).await
+        let time_ms = call.params.time_ms("time", web.service.env.clock.now_ms())?;
+        estimate(&web, call, EvalTimes::At(time_ms), &start_times).await
     };
     answer.await.unwrap_or_else(|error: ApiError| error.into_response())
 }
 
-pub(in crate::http) async fn range(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    if !app.service.options.features.query_cost {
+pub(in crate::http) async fn range(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    if !web.service.options.features.query_cost {
         return paths::unknown(request).await;
     }
     let start_times = StartTimesHeader::of(&request);
     let answer = async {
-        let call = call::open(&app, request).await?;
+        let call = call::open(&web, request).await?;
         check_unused(&call.params)?;
         let times = steps(&call.params)?;
-        let times = if app.service.options.query.align_steps { times.aligned() } else { times };
-        estimate(&app, call, times, &start_times).await
+        let times = if web.service.options.query.align_steps { times.aligned() } else { times };
+        estimate(&web, call, times, &start_times).await
     };
     answer.await.unwrap_or_else(|error: ApiError| error.into_response())
 }
@@ -66,7 +66,7 @@ fn check_unused(params: &Params) -> Result<(), ApiError> {
 
 /// Checks the limits that a request sets itself, and returns the shortest time limit. An estimate counts
 /// neither series nor samples against them, as in Prometheus.
-fn own_limits(app: &App, params: &Params) -> Result<u64, ApiError> {
+fn own_limits(web: &Web, params: &Params) -> Result<u64, ApiError> {
     for name in ["max_series", "max_samples_read"] {
         let Some(text) = params.get(name) else { continue };
         // Rust reads a sign that Go does not.
@@ -76,7 +76,7 @@ fn own_limits(app: &App, params: &Params) -> Result<u64, ApiError> {
             ApiError::bad_request(format_args!("error parsing {name}: {why}"))
         })?;
     }
-    let most_ms = app.service.options.query.timeout_ms;
+    let most_ms = web.service.options.query.timeout_ms;
     let Some(text) = params.get("max_query_duration") else { return Ok(most_ms) };
     let refused =
         |why: String| ApiError::bad_request(format_args!("error parsing max_query_duration: {why}"));
@@ -96,22 +96,22 @@ fn own_limits(app: &App, params: &Params) -> Result<u64, ApiError> {
 }
 
 async fn estimate(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     call: Call,
     times: EvalTimes,
     start_times: &StartTimesHeader,
 ) -> Result<Response<Body>, ApiError> {
-    let timeout_ms = timeout_ms(app, &call.params)?;
+    let timeout_ms = timeout_ms(web, &call.params)?;
     let lookback_ms = lookback_ms(&call.params)?;
-    let engine = start_times.engine(app)?;
-    let timeout_ms = timeout_ms.min(own_limits(app, &call.params)?);
+    let engine = start_times.engine(web)?;
+    let timeout_ms = timeout_ms.min(own_limits(web, &call.params)?);
     let tenant = call.tenant.clone();
     let (start_ms, end_ms, step_ms) = times.bounds();
-    let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let expr = parse(app, &call.params)?;
+    let printed = dispatch::run(web, &tenant, timeout_ms, move |web, ctx| {
+        let expr = parse(web, &call.params)?;
         let text = call.params.get("query").unwrap_or("");
         let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
-        let source = app.service.lifecycle.source()?.queryable(&call.tenant);
+        let source = web.service.lifecycle.source()?.queryable(&call.tenant);
         let cost =
             engine.estimate_cost(&*source, &query, ctx).map_err(|error| too_slow(eval_error(error)))?;
         let mut printer = Printer::open(ctx)?;

@@ -7,8 +7,8 @@ use axum::extract::Request;
 use chronolith_model::quote::write_quoted;
 use chronolith_promql::engine::Engine;
 
-use crate::app::App;
 use crate::http::error::ApiError;
+use crate::web::Web;
 
 const NAME: &str = "X-Prometheus-Use-Start-Timestamps";
 
@@ -22,8 +22,8 @@ impl StartTimesHeader {
     }
 
     /// The engine for this query.
-    pub(super) fn engine(&self, app: &App) -> Result<Engine, ApiError> {
-        let engine = &app.service.queries.engine;
+    pub(super) fn engine(&self, web: &Web) -> Result<Engine, ApiError> {
+        let engine = &web.service.queries.engine;
         let is_on = match self.0.as_str() {
             "" => return Ok(engine.clone()),
             "1" | "t" | "T" | "TRUE" | "true" | "True" => true,

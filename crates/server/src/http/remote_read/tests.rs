@@ -48,7 +48,7 @@ fn request(queries: &[Vec<u8>], accepted: &[u8]) -> Request<Body> {
 }
 
 async fn send(server: &Fixture, request: Request<Body>) -> (StatusCode, HeaderMap, Vec<u8>) {
-    let response = router(server.app.clone()).oneshot(request).await.unwrap();
+    let response = router(server.web.clone()).oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     (parts.status, parts.headers, body.collect().await.unwrap().to_bytes().to_vec())
 }
@@ -285,16 +285,16 @@ async fn a_stream_stops_when_its_client_leaves() {
     let series: Vec<_> = pairs.iter().map(|pairs| (&pairs[..], &samples[..])).collect();
     assert_eq!(server.write(&series).await.status, 204);
     let asked = || request(&[query("__name__", "up")], &STREAMED);
-    let response = router(server.app.clone()).oneshot(asked()).await.unwrap();
+    let response = router(server.web.clone()).oneshot(asked()).await.unwrap();
     let mut body = response.into_body();
     let first = body.frame().await.expect("a part").expect("no error").into_data().expect("bytes");
     assert!(!body.is_end_stream());
     assert!(first.len() < 400 * 8000 / STREAM_PARTS_MAX, "not all at once");
-    assert_eq!(server.app.service.admission.remote_read.queue.running(), 1);
+    assert_eq!(server.web.service.admission.remote_read.queue.running(), 1);
     drop((first, body));
     // The only place is free again as soon as the thread notices.
     let (status, _, all) = send(&server, asked()).await;
     assert_eq!((status.as_u16(), frames_of(&all).len()), (200, 400));
-    assert_eq!(server.app.metrics.remote_read.stream.aborted.get(), 1);
-    assert_eq!(server.app.service.admission.query_memory.total.used_bytes(), 0, "all memory is given back");
+    assert_eq!(server.web.metrics.remote_read.stream.aborted.get(), 1);
+    assert_eq!(server.web.service.admission.query_memory.total.used_bytes(), 0, "all memory is given back");
 }

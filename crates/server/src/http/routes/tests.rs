@@ -58,7 +58,7 @@ fn operations() -> impl Iterator<Item = (Tag, &'static Route, &'static str, &'st
 /// The router of a server where one principal sends all requests. It is made once: that takes longer than a
 /// request.
 fn router_of(server: &Fixture, principal: Principal) -> Router {
-    router_with(server.app.clone(), &Access::of(principal))
+    router_with(server.web.clone(), &Access::of(principal))
 }
 
 async fn send(router: &Router, request: Request<Body>) -> Sent {

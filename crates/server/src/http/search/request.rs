@@ -6,11 +6,11 @@ use chronolith_model::{Matcher, TimeRange};
 
 use super::ranking::Order;
 use super::terms::{FuzzyAlgorithm, Matching, Terms};
-use crate::app::App;
 use crate::http::error::ApiError;
 use crate::http::params::Params;
 use crate::http::series::selectors;
 use crate::limits::{SEARCH_LIMIT_MAX, SEARCH_TERM_BYTES_MAX, SEARCH_TERMS_MAX};
+use crate::web::Web;
 
 /// Time before now with which a search without `start` begins.
 const RANGE_DEFAULT_MS: i64 = 3_600_000;
@@ -32,7 +32,7 @@ pub(super) struct SearchRequest {
 }
 
 impl SearchRequest {
-    pub(super) fn parse(app: &App, params: &Params) -> Result<SearchRequest, ApiError> {
+    pub(super) fn parse(web: &Web, params: &Params) -> Result<SearchRequest, ApiError> {
         params.well_formed()?;
         let terms: Vec<String> = params.all("search[]").map(str::to_owned).collect();
         if terms.len() > SEARCH_TERMS_MAX {
@@ -45,7 +45,7 @@ impl SearchRequest {
         }
         Ok(SearchRequest {
             selectors: selectors(params)?,
-            range: range(app, params)?,
+            range: range(web, params)?,
             matching: Matching {
                 algorithm: algorithm(params)?,
                 threshold: threshold(params)?,
@@ -65,8 +65,8 @@ impl SearchRequest {
     }
 }
 
-fn range(app: &App, params: &Params) -> Result<TimeRange, ApiError> {
-    let now_ms = app.service.env.clock.now_ms();
+fn range(web: &Web, params: &Params) -> Result<TimeRange, ApiError> {
+    let now_ms = web.service.env.clock.now_ms();
     let start_ms = params.time_ms("start", now_ms.saturating_sub(RANGE_DEFAULT_MS))?;
     let end_ms = params.time_ms("end", now_ms)?;
     if end_ms < start_ms {

@@ -246,7 +246,7 @@ async fn damage_on_disk_leaves_the_list_of_metrics() {
     server.store_series("anonymous", 0, &[&[("__name__", "m")]]);
     let ulid = data(&server, "tsdb/blocks").await["blocks"][0]["ulid"].as_str().expect("a name").to_owned();
     let path = Path::new("/data/tenants/anonymous").join(ulid).join("index");
-    let disk = &server.app.service.env.disk;
+    let disk = &server.web.service.env.disk;
     let index = disk.read(&path).expect("an index");
     disk.create(&path).expect("a file").write_at(&vec![7; index.len()], 0).expect("written");
     let found = data(&server, "metric_usage").await;

@@ -137,7 +137,7 @@ async fn a_snapshot_is_named_and_compaction_can_be_paused() {
     assert!(answer.text.starts_with("{\"status\":\"success\",\"data\":{\"name\":\"20"), "{}", answer.text);
     let name = answer.json()["data"]["name"].as_str().unwrap().to_owned();
     let dir = std::path::Path::new("/data/snapshots").join(name).join("tenants/anonymous");
-    assert_eq!(server.app.service.env.disk.list(&dir).unwrap().len(), 1, "the head's window");
+    assert_eq!(server.web.service.env.disk.list(&dir).unwrap().len(), 1, "the head's window");
     let answer = send(&server, "POST", PATHS[3]).await;
     assert_eq!(answer.json()["data"]["paused"], true);
     assert!(server.get("/metrics").await.text.contains("chronolith_compaction_paused 1"));
@@ -163,7 +163,7 @@ async fn a_request_is_for_its_tenant() {
     for tenant in &tenants {
         let mut batch = chronolith_model::WriteBatch::from_labels();
         batch.push_labels(&chronolith_model::Labels::from_pairs([("__name__", "up")]), &[(NOW_MS, 1.0)]);
-        server.app.service.lifecycle.store().unwrap().append(&tenant.into(), &batch).unwrap();
+        server.web.service.lifecycle.store().unwrap().append(&tenant.into(), &batch).unwrap();
     }
     let request = Request::post(PATHS[0]).header("X-Scope-OrgID", "a").body(Body::empty()).unwrap();
     assert_eq!(server.send(request).await.status, StatusCode::NO_CONTENT);

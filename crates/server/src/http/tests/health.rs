@@ -7,8 +7,8 @@ use super::*;
 #[tokio::test]
 async fn a_poisoned_log_is_neither_healthy_nor_ready() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);
-    let app = Arc::new(App::new(env, ServerOptions::new("/data".into()), None));
-    let server = Fixture { app }.open();
+    let web = Arc::new(Web::new(env, ServerOptions::new("/data".into()), None));
+    let server = Fixture { web }.open();
     for path in ["/-/healthy", "/-/ready"] {
         assert_eq!(server.get(path).await.status, StatusCode::OK, "{path}");
     }
@@ -28,7 +28,7 @@ async fn a_poisoned_log_is_neither_healthy_nor_ready() {
 #[tokio::test]
 async fn a_stop_withdraws_readiness_while_requests_are_still_answered() {
     let server = Fixture::ready();
-    server.app.service.lifecycle.begin_drain();
+    server.web.service.lifecycle.begin_drain();
     let ready = server.get("/-/ready").await;
     assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(ready.text.contains("server is shutting down"), "{}", ready.text);
@@ -43,15 +43,15 @@ async fn a_stop_withdraws_readiness_while_requests_are_still_answered() {
 #[tokio::test]
 async fn a_failed_start_is_neither_healthy_nor_ready() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);
-    let new = || Fixture { app: Arc::new(App::new(env.clone(), ServerOptions::new("/data".into()), None)) };
+    let new = || Fixture { web: Arc::new(Web::new(env.clone(), ServerOptions::new("/data".into()), None)) };
     let (panicked, refused) = (new(), new());
-    crate::serve::open_store(&panicked.app, |_| panic!("a bug in the replay"));
+    crate::serve::open_store(&panicked.web, |_| panic!("a bug in the replay"));
     disk.fail_after(0);
-    crate::serve::open_store(&refused.app, |app| {
+    crate::serve::open_store(&refused.web, |web| {
         chronolith_tsdb::Tsdb::open(
-            app.service.env.clone(),
-            app.service.options.tsdb_options(),
-            app.service.lifecycle.replay_progress(),
+            web.service.env.clone(),
+            web.service.options.tsdb_options(),
+            web.service.lifecycle.replay_progress(),
         )
     });
     for (server, why) in [(panicked, "the replay panicked"), (refused, "start failed: ")] {

@@ -58,11 +58,11 @@ fn faults(family: &Family) -> Vec<String> {
 #[tokio::test]
 async fn every_metric_has_a_name_type_help_and_unit() {
     let server = Fixture::starting();
-    let starting = gather(&server.app);
+    let starting = gather(&server.web);
     let server = server.open();
     server.write(&[(UP, &[(NOW_MS, 1.0)])]).await;
     server.get("/api/v1/query?query=up").await;
-    let families = gather(&server.app);
+    let families = gather(&server.web);
     let faults: Vec<String> = starting.iter().chain(&families).flat_map(faults).collect();
     assert!(faults.is_empty(), "{faults:#?}");
     let names: BTreeSet<&str> = families.iter().map(|family| family.name.as_str()).collect();
@@ -71,7 +71,7 @@ async fn every_metric_has_a_name_type_help_and_unit() {
 
 /// The value of a metric without labels.
 fn value(server: &Fixture, name: &str) -> Option<f64> {
-    let families = gather(&server.app);
+    let families = gather(&server.web);
     families.iter().find(|family| family.name == name).map(|family| family.samples[0].value)
 }
 
@@ -102,7 +102,7 @@ async fn times_of_the_head_are_those_of_samples() {
 async fn many_requests_for_metrics_share_a_few_threads() {
     let server = Fixture::ready();
     // All permits are taken: every request waits.
-    let admission = &server.app.service.admission;
+    let admission = &server.web.service.admission;
     let mut permits = Vec::new();
     for _ in 0..STATUS_CONCURRENCY {
         let wait_max = std::time::Duration::from_secs(60);
@@ -113,9 +113,9 @@ async fn many_requests_for_metrics_share_a_few_threads() {
     for answer in &mut asked {
         assert!(poll_once(answer.as_mut()).is_pending());
     }
-    assert_eq!((admission.status.queue.waiting(), server.app.service.threads.thread_count()), (200, 0));
+    assert_eq!((admission.status.queue.waiting(), server.web.service.threads.thread_count()), (200, 0));
     assert!(
-        gather(&server.app)
+        gather(&server.web)
             .iter()
             .any(|family| { family.name == "chronolith_status_waiting" && family.samples[0].value == 200.0 })
     );
@@ -131,7 +131,7 @@ async fn many_requests_for_metrics_share_a_few_threads() {
     let mut thread_count_max = 0;
     for answer in asked {
         assert_eq!(answer.await.status.as_u16(), 200);
-        thread_count_max = thread_count_max.max(server.app.service.threads.thread_count());
+        thread_count_max = thread_count_max.max(server.web.service.threads.thread_count());
     }
     // A permit is given back shortly before its thread is idle.
     assert!(thread_count_max <= 4 * STATUS_CONCURRENCY, "{thread_count_max} threads");
@@ -146,8 +146,8 @@ fn poll_once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> 
 #[tokio::test]
 async fn own_metrics_have_metadata() {
     let server = Fixture::ready();
-    let families = gather(&server.app);
-    scrape::round(&server.app, "here:1", &mut chronolith_model::WriteBatch::from_labels());
+    let families = gather(&server.web);
+    scrape::round(&server.web, "here:1", &mut chronolith_model::WriteBatch::from_labels());
     let answer = server.get("/api/v1/metadata?metric=chronolith_wal_sync_seconds_total").await.json();
     let entry = &answer["data"]["chronolith_wal_sync_seconds_total"][0];
     assert_eq!((entry["type"].as_str(), entry["unit"].as_str()), (Some("counter"), Some("seconds")));
@@ -160,8 +160,8 @@ async fn own_metrics_have_metadata() {
 #[tokio::test]
 async fn one_self_scrape_runs_at_a_time() {
     let server = Fixture::ready();
-    let service = &server.app.service;
-    let scrape = || scrape::round(&server.app, "here:1", &mut chronolith_model::WriteBatch::from_labels());
+    let service = &server.web.service;
+    let scrape = || scrape::round(&server.web, "here:1", &mut chronolith_model::WriteBatch::from_labels());
     let anonymous = chronolith_model::TenantId::anonymous();
     let series_count =
         || service.lifecycle.store().unwrap().series_count(&chronolith_model::StoreId::anonymous());
@@ -178,7 +178,7 @@ async fn one_self_scrape_runs_at_a_time() {
 #[tokio::test]
 async fn status_tsdb_is_of_the_tenant_that_asks() {
     let server = Fixture::with(|options| options.service.multitenancy = true).open();
-    let store = server.app.service.lifecycle.store().unwrap().clone();
+    let store = server.web.service.lifecycle.store().unwrap().clone();
     let mut batch = chronolith_model::WriteBatch::from_labels();
     batch.push_labels(&chronolith_model::Labels::from_pairs(UP.iter().copied()), &[(NOW_MS, 1.0)]);
     store.append(&TenantId::new("a").unwrap().into(), &batch).unwrap();

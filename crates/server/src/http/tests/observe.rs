@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 
 use super::{Answer, Fixture, NOW_MS, NOW_S, Pairs, check_error};
-use crate::app::App;
 use crate::http::request::RemoteAddress;
 use crate::options::ServerOptions;
+use crate::web::Web;
 
 const UP: Pairs<'_> = &[("__name__", "up")];
 
@@ -69,8 +69,8 @@ fn server(change: impl FnOnce(&mut ServerOptions)) -> (Fixture, Arc<ManualClock>
     env.disk.create_dir_all(std::path::Path::new("/log")).unwrap();
     let mut options = ServerOptions::new("/data".into());
     change(&mut options);
-    let fixture = Fixture { app: Arc::new(App::new(env, options, None)) };
-    fixture.app.service.queries.log.open(&*fixture.app.service.env.disk).unwrap();
+    let fixture = Fixture { web: Arc::new(Web::new(env, options, None)) };
+    fixture.web.service.queries.log.open(&*fixture.web.service.env.disk).unwrap();
     (fixture.open(), clock)
 }
 
@@ -150,7 +150,7 @@ async fn answers_carry_the_id_of_their_request() {
 async fn the_query_log_has_the_fields_of_prometheus() {
     let (server, _clock) = server(|options| options.service.query.log_file = Some("/log/q".into()));
     let path = std::path::Path::new("/log/q");
-    let disk = server.app.service.env.disk.clone();
+    let disk = server.web.service.env.disk.clone();
     let read = |path| String::from_utf8(disk.read(path).unwrap()).unwrap();
     server.get(&format!("/api/v1/query_range?query=sum(up)&start={NOW_S}&end={NOW_S}&step=15")).await;
     server.get("/api/v1/query?query=sum(").await;
@@ -171,7 +171,7 @@ async fn the_query_log_has_the_fields_of_prometheus() {
     let old = std::path::Path::new("/log/q.1");
     disk.rename(path, old).unwrap();
     server.get("/api/v1/query?query=1").await;
-    crate::http::reload_now(&server.app).unwrap();
+    crate::http::reload_now(&server.web).unwrap();
     server.get("/api/v1/query?query=2").await;
     assert_eq!((read(old).lines().count(), read(path).lines().count()), (2, 1));
 }

@@ -37,13 +37,13 @@ pub(crate) fn uploading(
 ) -> (Fixture, Arc<Tsdb>) {
     let mut options = ServerOptions::new("/data".into());
     change(&mut options);
-    let app = Arc::new(App::new(env.clone(), options, None));
-    app.service.read_rules().expect("valid");
-    let (options, progress) = (app.service.options.tsdb_options(), Arc::new(ReplayProgress::default()));
+    let web = Arc::new(Web::new(env.clone(), options, None));
+    web.service.read_rules().expect("valid");
+    let (options, progress) = (web.service.options.tsdb_options(), Arc::new(ReplayProgress::default()));
     let bucket = sources(env, bucket);
     let store = Tsdb::open_with_bucket(env.clone(), options, progress, Some(bucket)).expect("opens");
-    app.service.set_store(store.clone(), Vec::new());
-    (Fixture { app }, store)
+    web.service.set_store(store.clone(), Vec::new());
+    (Fixture { web }, store)
 }
 
 impl BucketOfThree {
@@ -96,10 +96,10 @@ impl BucketOfThree {
     pub(super) fn server_with(&self, change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         let mut options = ServerOptions::new("/data".into());
         change(&mut options);
-        let fixture = Fixture { app: Arc::new(App::new(self.env.clone(), options, None)) };
+        let fixture = Fixture { web: Arc::new(Web::new(self.env.clone(), options, None)) };
         let sources = sources(&self.env, &bucket_options());
-        fixture.app.service.set_bucket(sources.clone());
-        fixture.app.service.lifecycle.set_sources(sources);
+        fixture.web.service.set_bucket(sources.clone());
+        fixture.web.service.lifecycle.set_sources(sources);
         fixture
     }
 
@@ -154,13 +154,13 @@ async fn check_left_out(bucket: &BucketOfThree, status: u16) {
     let start = "partial result: block ";
     assert!(text.starts_with(&format!("{start}{}", bucket.second())), "{text}");
     assert!(text.contains("(2023-11-14T14:") && text.contains("failed: "), "{text}");
-    assert_eq!(server.app.service.query_metrics.partial.get(), 1);
+    assert_eq!(server.web.service.query_metrics.partial.get(), 1);
 
     let range = format!("/api/v1/query_range?query={SUM}&start={}&end={NOW_S}&step=60", NOW_S - 600);
     let (refused, partial) = both(&server, &range).await;
     assert_eq!((refused.status.as_u16(), partial.status.as_u16()), (status, 200));
     assert_eq!(partial.json()["data"]["result"][0]["values"][0][1], "400");
-    assert_eq!(server.app.service.queries.cache.counts().entries, 0, "a partial result is not cached");
+    assert_eq!(server.web.service.queries.cache.counts().entries, 0, "a partial result is not cached");
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_result_that_was_partial_is_evaluated_again() {
     bucket.replace("chunks/000001", &chunks);
     let whole = server.get(&range).await.json();
     assert_eq!(whole["data"]["result"][0]["values"][0][1], "600");
-    assert_eq!(server.app.service.queries.cache.counts().entries, 1);
+    assert_eq!(server.web.service.queries.cache.counts().entries, 1);
     // A whole result of the cache answers a request that allows a partial one.
     bucket.damage("chunks/000001", |len| 8..len);
     let cached = server.get(&format!("{range}&partial_response=true")).await.json();
@@ -325,9 +325,9 @@ async fn without_the_list_of_blocks_the_store_answers_alone() {
 async fn without_the_list_of_blocks_a_read_only_server_is_unavailable() {
     let (env, ..) = Env::fake(NOW_MS, 1);
     let env = Env { clock: Arc::new(SystemClock::new()), ..env };
-    let fixture = Fixture { app: Arc::new(App::new(env.clone(), ServerOptions::new("/data".into()), None)) };
+    let fixture = Fixture { web: Arc::new(Web::new(env.clone(), ServerOptions::new("/data".into()), None)) };
     let sources = sources(&env, &BucketOptions { is_read_only: true, ..unreachable_bucket() });
-    fixture.app.service.lifecycle.set_sources(sources);
+    fixture.web.service.lifecycle.set_sources(sources);
     let (refused, partial) = both(&fixture, "/api/v1/query?query=m&timeout=800ms").await;
     assert_eq!((refused.status.as_u16(), partial.status.as_u16()), (503, 503), "{}", partial.text);
 }

@@ -161,9 +161,9 @@ const LONG_QUERY: &str = "/api/v1/query_range?query=quantile_over_time(0.5,vecto
 #[tokio::test]
 async fn a_killed_query_tells_its_client() {
     let server = Fixture::ready();
-    let app = server.app.clone();
+    let web = server.web.clone();
     let asking = tokio::spawn(async move { server.get(LONG_QUERY).await });
-    let killer = Fixture { app };
+    let killer = Fixture { web };
     let shown = loop {
         let json = killer.get("/api/v1/status/active_queries").await.json();
         if let Some(query) = json["data"]["queries"].get(0) {
@@ -210,7 +210,7 @@ async fn slow_queries_are_counted() {
     let server = Fixture::with(|options| options.service.query.log_slow_ms = 1).open();
     // The clock of the fixture stands still, so that nothing is slow.
     server.get("/api/v1/query?query=1").await;
-    assert_eq!(server.app.service.queries.slow_log.counts(), (0, 0));
+    assert_eq!(server.web.service.queries.slow_log.counts(), (0, 0));
 }
 
 /// Checks that a query that cannot end well is refused before it reads anything.
@@ -240,7 +240,7 @@ async fn over_large_queries_are_refused_with_their_estimate() {
         "query would need about 80 MB for its result (1000 series, 10001 steps), the limit is 1.0 MB: select fewer \
          series, aggregate them, or ask for a shorter range or a longer step",
     );
-    assert_eq!(server.app.service.query_metrics.samples.get(), 0, "nothing was read");
+    assert_eq!(server.web.service.query_metrics.samples.get(), 0, "nothing was read");
     for query in ["m%2B1", "abs(m)", "max_over_time(m[1m:1s])", "m%3Ebool%200"] {
         assert_eq!(server.get(&path(query)).await.status, 422, "{query}");
     }
@@ -261,7 +261,7 @@ async fn reading_is_limited_by_estimate() {
 }
 
 fn finds(server: &Fixture) -> (u64, u64, u64) {
-    let counts = server.app.service.queries.cache.counts();
+    let counts = server.web.service.queries.cache.counts();
     (counts.hits, counts.partial_hits, counts.misses)
 }
 

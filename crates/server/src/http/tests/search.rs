@@ -115,7 +115,7 @@ async fn metrics_have_metadata_when_asked() {
         let unit = String::new();
         batch.metadata.push(MetadataEntry { metric: metric.to_owned(), kind, help: help.to_owned(), unit });
     }
-    server.app.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
+    server.web.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
     let answer = server.get("/api/v1/search/metric_names?include_metadata=true").await;
     for want in [
         r#"{"name":"up","type":"gauge","help":"Is it \"up\"?"}"#,
@@ -163,7 +163,7 @@ fn store_long_names(server: &Fixture, count: usize) {
         let name = format!("{idx:0>200}");
         batch.push_labels(&Labels::from_pairs([("__name__", name.as_str())]), &[(NOW_MS, 1.0)]);
     }
-    server.app.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
+    server.web.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
 }
 
 #[tokio::test]
@@ -188,12 +188,12 @@ async fn a_search_ends_when_its_client_leaves() {
     let server = Fixture::ready();
     store_long_names(&server, 2000);
     let request = Request::get("/api/v1/search/metric_names?limit=10000&batch_size=1");
-    let response = router(server.app.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let response = router(server.web.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     let mut body = response.into_body();
     assert!(body.frame().await.expect("a line").is_ok());
     drop(body);
-    let aborted = &server.app.metrics.search.aborted;
-    while aborted.get() == 0 || server.app.service.admission.query_memory.total.used_bytes() > 0 {
+    let aborted = &server.web.metrics.search.aborted;
+    while aborted.get() == 0 || server.web.service.admission.query_memory.total.used_bytes() > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(aborted.get(), 1);
@@ -226,7 +226,7 @@ async fn a_million_names_are_searched_in_place() {
             let name = format!("service_{}_requests_of_endpoint_{number:07}_total", number % 97);
             batch.push_labels(&Labels::from_pairs([("__name__", name.as_str())]), &[(NOW_MS, 1.0)]);
         }
-        server.app.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
+        server.web.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
     }
     // The first search sorts the names.
     server.get("/api/v1/search/metric_names?search[]=x").await;

@@ -199,7 +199,7 @@ async fn results_with_warnings_of_sources_are_not_cached() {
     for _ in 0..2 {
         assert_eq!(server.get(&path).await.json()["warnings"][0], "block 7 is not replicated");
     }
-    assert_eq!(server.app.service.queries.cache.counts().entries, 0);
+    assert_eq!(server.web.service.queries.cache.counts().entries, 0);
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn sources_get_hints_and_the_remaining_time() {
     }
     remote.selections.lock().unwrap().clear();
     server.get("/api/v1/series?match[]=m").await;
-    let seconds = server.app.service.options.query.timeout_ms / 1000;
+    let seconds = server.web.service.options.query.timeout_ms / 1000;
     let want = format!(" by None step 0 range 0 in {seconds} s");
     assert_eq!(*remote.selections.lock().unwrap(), [want]);
 }
@@ -243,7 +243,7 @@ async fn sources_notice_the_deadline() {
     let part = SourcePart { name: "b".to_owned(), sources: Arc::new(remote), is_required: false };
     let (env, clock, _disk) = Env::fake(NOW_MS, 1);
     let options = ServerOptions::new("/data".into());
-    let server = Fixture { app: Arc::new(App::new(env, options, None)) }.open_with(vec![part]);
+    let server = Fixture { web: Arc::new(Web::new(env, options, None)) }.open_with(vec![part]);
     let asked = tokio::spawn(async move { server.get("/api/v1/label/id/values").await });
     assert_eq!(received.recv().await.as_deref(), Some("begun"));
     clock.advance(Duration::from_secs(3600));

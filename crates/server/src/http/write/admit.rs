@@ -13,10 +13,10 @@ use chronolith_service::admission::{AdmissionError, Permit};
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use tokio::time::{Duration, Instant, timeout};
 
-use crate::app::App;
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::ApiError;
 use crate::limits::{PERMIT_READ_TIME, UNADMITTED_BODY_BYTES};
+use crate::web::Web;
 
 /// Permits of a write.
 pub(crate) struct WritePermits {
@@ -61,15 +61,15 @@ pub(crate) struct BodyLimits<'b> {
 /// Reads a body and waits for its permits: at most [`WRITE_QUEUE_WAIT`] for both, and once more if the client
 /// was slow and gave the first one back.
 pub(crate) async fn admit(
-    app: &App,
+    web: &Web,
     tenant: &TenantId,
     request_body: Body,
     limits: BodyLimits<'_>,
 ) -> Result<(BodyBytes, WritePermits), NotAdmitted> {
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let mut deadline = Instant::now() + WRITE_QUEUE_WAIT;
-    let (body, write) = read_with_permit(app, tenant, request_body, limits).await?;
-    let admission = &app.service.admission;
+    let (body, write) = read_with_permit(web, tenant, request_body, limits).await?;
+    let admission = &web.service.admission;
     let write = match write {
         Some(write) => write,
         None => {
@@ -84,7 +84,7 @@ pub(crate) async fn admit(
 
 /// Reads a body; `None` if no permit is held after it.
 async fn read_with_permit(
-    app: &App,
+    web: &Web,
     tenant: &TenantId,
     request_body: Body,
     limits: BodyLimits<'_>,
@@ -95,7 +95,7 @@ async fn read_with_permit(
     let write = if is_small || is_too_large {
         None
     } else {
-        match app.service.admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await {
+        match web.service.admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await {
             Ok(write) => Some(write),
             Err(refused) => {
                 body::discard(request_body).await;

@@ -4,10 +4,10 @@ use chronolith_service::carbon::CarbonInput;
 use chronolith_service::options::CarbonListener;
 use std::sync::Arc;
 
-use crate::app::App;
+use crate::web::Web;
 
 pub(crate) struct Listener {
-    pub(crate) app: Arc<App>,
+    pub(crate) web: Arc<Web>,
     pub(crate) options: CarbonListener,
     pub(crate) input: Arc<CarbonInput>,
 }

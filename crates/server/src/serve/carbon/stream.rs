@@ -96,7 +96,7 @@ impl PointStream {
             return Ok(Appended::default());
         }
         self.choose_decoder(buffer, is_end);
-        let Listener { app, options, input } = &*self.listener;
+        let Listener { web, options, input } = &*self.listener;
         let to =
             PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &self.sender };
         let end = if is_end { InputEnd::Closed } else { InputEnd::Open };
@@ -105,7 +105,7 @@ impl PointStream {
             Decoder::Start => Ok(Appended::default()),
             Decoder::Lines(lines) => {
                 let mut read_bytes = 0;
-                let appended = append_points(&app.service.writes, &app.service.carbon, store, to, |points| {
+                let appended = append_points(&web.service.writes, &web.service.carbon, store, to, |points| {
                     read_bytes = lines.decode(buffer, end, points);
                 });
                 buffer.drain(..read_bytes);
@@ -114,7 +114,7 @@ impl PointStream {
             Decoder::GzippedLines(lines) => {
                 let step = lines.decompress(buffer, end);
                 buffer.drain(..step.read_bytes);
-                let appended = append_points(&app.service.writes, &app.service.carbon, store, to, |points| {
+                let appended = append_points(&web.service.writes, &web.service.carbon, store, to, |points| {
                     lines.decode(&step, points)
                 });
                 self.failure = step.damage;
@@ -123,7 +123,7 @@ impl PointStream {
             Decoder::Pickle(pickle) => {
                 pickle.frames.push(buffer);
                 buffer.clear();
-                let appended = append_points(&app.service.writes, &app.service.carbon, store, to, |points| {
+                let appended = append_points(&web.service.writes, &web.service.carbon, store, to, |points| {
                     self.failure = pickle.decode(points, end);
                 });
                 Ok(Appended::new(appended?, bytes_before))

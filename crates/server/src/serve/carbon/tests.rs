@@ -26,15 +26,15 @@ impl Carbon {
     async fn start(protocol: CarbonProtocol, prefix: &str) -> Carbon {
         let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
         let options = ServerOptions::new("/data".into());
-        Carbon::over(protocol, prefix, options, |options| Arc::new(App::new(env, options, None))).await
+        Carbon::over(protocol, prefix, options, |options| Arc::new(Web::new(env, options, None))).await
     }
 
-    /// Over the store that `app` opens with options that have the listener.
+    /// Over the store that `web` opens with options that have the listener.
     async fn over(
         protocol: CarbonProtocol,
         prefix: &str,
         mut server: ServerOptions,
-        app: impl FnOnce(ServerOptions) -> Arc<App>,
+        web: impl FnOnce(ServerOptions) -> Arc<Web>,
     ) -> Carbon {
         let options = CarbonListener {
             listen: "127.0.0.1:0".to_owned(),
@@ -44,11 +44,11 @@ impl Carbon {
         };
         let listeners = vec![options.clone()];
         server.service.write.carbon = CarbonOptions { listeners, ..CarbonOptions::default() };
-        let server = Fixture { app: app(server) }.open();
+        let server = Fixture { web: web(server) }.open();
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("bound");
-        let input = server.app.service.carbon.of_listener(0);
-        let listener = Arc::new(Listener { app: server.app.clone(), options, input });
+        let input = server.web.service.carbon.of_listener(0);
+        let listener = Arc::new(Listener { web: server.web.clone(), options, input });
         let (stop, closing) = watch::channel(false);
         tokio::spawn(accept(listener.clone(), socket, closing));
         Carbon { server, listener, address, stop }
@@ -178,7 +178,7 @@ async fn datagrams_are_lines() {
     let address = socket.local_addr().expect("bound");
     let (stop, closing) = watch::channel(false);
     let lines = Datagrams(carbon.listener.clone());
-    let listening = tokio::spawn(udp::listen(carbon.server.app.clone(), lines, socket, closing));
+    let listening = tokio::spawn(udp::listen(carbon.server.web.clone(), lines, socket, closing));
     let sender = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
     for datagram in ["u.a 1 1000\nu.b 2 1000", "u.c 3 1000\n"] {
         sender.send_to(datagram.as_bytes(), address).await.expect("is sent");

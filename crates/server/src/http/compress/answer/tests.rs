@@ -70,11 +70,11 @@ async fn a_large_answer_has_the_bytes_of_a_plain_one() {
             assert!(is_equal, "{path} {coding:?}");
         }
     }
-    let before = server.app.metrics.compression.input_bytes.get();
+    let before = server.web.metrics.compression.input_bytes.get();
     let path = format!("/api/v1/query?query=m&time={now_s}");
     let (head, body) = fetch(&server, Method::HEAD, &path, Some("zstd")).await;
     assert_eq!((named(&head, &header::CONTENT_ENCODING), body.len()), ("zstd", 0));
-    assert_eq!(server.app.metrics.compression.input_bytes.get(), before, "an answer to HEAD is dropped");
+    assert_eq!(server.web.metrics.compression.input_bytes.get(), before, "an answer to HEAD is dropped");
 }
 
 /// Prints rows of `answer` as items of `item_bytes`.
@@ -85,7 +85,7 @@ fn print(
     item_bytes: usize,
     ctx: &ReadContext,
 ) -> Result<Response<Body>, ApiError> {
-    let mut printer = Printer::open_packed(ctx, &Packing::new(&server.app, coding))?;
+    let mut printer = Printer::open_packed(ctx, &Packing::new(&server.web, coding))?;
     for item in answer.chunks(item_bytes) {
         printer.out.extend_from_slice(item);
         printer.settle(ctx)?;
@@ -94,7 +94,7 @@ fn print(
 }
 
 fn context(server: &Fixture, memory_bytes: u64) -> ReadContext {
-    ReadContext::new(server.app.service.env.clock.clone(), u64::MAX, MemoryBudget::new("query", memory_bytes))
+    ReadContext::new(server.web.service.env.clock.clone(), u64::MAX, MemoryBudget::new("query", memory_bytes))
 }
 
 /// Covers a regression: all of an answer was in memory as plain text until its client had taken it.
@@ -156,9 +156,9 @@ async fn wait_for_compressors(server: &Fixture) {
         }
     };
     for _ in 1..count {
-        server.app.service.admission.compressors.start(Box::new(wait())).expect("a thread");
+        server.web.service.admission.compressors.start(Box::new(wait())).expect("a thread");
     }
-    server.app.service.admission.compressors.run(wait()).await.expect("runs");
+    server.web.service.admission.compressors.run(wait()).await.expect("runs");
 }
 
 fn occupy_compressors(server: &Fixture) -> Vec<SyncSender<()>> {
@@ -167,7 +167,7 @@ fn occupy_compressors(server: &Fixture) -> Vec<SyncSender<()>> {
         let job = move || {
             let _ = wait.recv();
         };
-        server.app.service.admission.compressors.start(Box::new(job)).expect("a thread");
+        server.web.service.admission.compressors.start(Box::new(job)).expect("a thread");
         release
     };
     (0..chronolith_base::thread::core_count()).map(occupy).collect()

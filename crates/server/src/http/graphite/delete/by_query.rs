@@ -23,10 +23,10 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::{ALL_TIMES, StoreOfTenant, Target, check_enabled, delete, graphite_store, read};
-use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::error::ApiError;
 use crate::http::graphite::answer::{self, repeated};
+use crate::web::Web;
 
 /// Series that are deleted together, each by a selector of its own.
 const SERIES_PER_STEP: usize = if cfg!(test) { 3 } else { 2_000 };
@@ -70,15 +70,15 @@ struct Outcome {
 }
 
 /// `POST /tags/delByQuery`: the series that expressions select, deleted if `execute` is set.
-pub(in crate::http) async fn run(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn run(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     let answered = async {
-        check_enabled(&app)?;
-        let store = app.service.lifecycle.store()?.clone();
-        let call = Arc::new(call::open(&app, request).await?);
-        let query = Query::of(&call, app.service.env.clock.now_ms().div_euclid(1000))?;
+        check_enabled(&web)?;
+        let store = web.service.lifecycle.store()?.clone();
+        let call = Arc::new(call::open(&web, request).await?);
+        let query = Query::of(&call, web.service.env.clock.now_ms().div_euclid(1000))?;
         let is_executed = query.is_executed;
         let outcome = match graphite_store(&store, &call.tenant) {
-            Some(graphite) => execute(&app, &call, StoreOfTenant { store, graphite }, query).await?,
+            Some(graphite) => execute(&web, &call, StoreOfTenant { store, graphite }, query).await?,
             None => Outcome { count: 0, left_count: 0, next: None },
         };
         Ok(answer::of_value(&outcome.to_json(is_executed), &call))
@@ -87,17 +87,17 @@ pub(in crate::http) async fn run(State(app): State<Arc<App>>, request: Request) 
 }
 
 async fn execute(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     call: &Arc<Call>,
     target: StoreOfTenant,
     query: Query,
 ) -> Result<Outcome, ApiError> {
-    let start_ns = app.service.env.clock.mono_ns();
-    let timeout_ns = app.service.options.query.timeout_ms.saturating_mul(1_000_000);
+    let start_ns = web.service.env.clock.mono_ns();
+    let timeout_ns = web.service.options.query.timeout_ms.saturating_mul(1_000_000);
     let search_end_ns = start_ns.saturating_add(timeout_ns / 2);
     let query = Arc::new(query);
     let searched = query.clone();
-    let search = read(app, call, &target.store, &target.graphite, move |target| {
+    let search = read(web, call, &target.store, &target.graphite, move |target| {
         searched.search(target, search_end_ns)
     });
     let search = search.await?;
@@ -106,17 +106,17 @@ async fn execute(
     }
     if query.is_matched_by_labels && search.stopped_at.is_none() {
         let selectors = selectors_with_tags(&query.expressions, &search.label_names);
-        delete(app, call, target, selectors, ALL_TIMES).await?;
+        delete(web, call, target, selectors, ALL_TIMES).await?;
         return Ok(Outcome { count: search.found_count, left_count: 0, next: None });
     }
     let end_ns = start_ns.saturating_add(timeout_ns);
-    let count = delete_in_steps(app, call, target, &query, &search, end_ns).await?;
+    let count = delete_in_steps(web, call, target, &query, &search, end_ns).await?;
     Ok(search.outcome(count))
 }
 
 /// Deletes the found series until the time ends, at least the series of one step. Returns their number.
 async fn delete_in_steps(
-    app: &Arc<App>,
+    web: &Arc<Web>,
     call: &Arc<Call>,
     target: StoreOfTenant,
     query: &Query,
@@ -126,13 +126,13 @@ async fn delete_in_steps(
     let mut deleted_count = 0;
     for step in search.found.chunks(SERIES_PER_STEP) {
         let selectors = step.iter().map(|labels| selector_of(labels, &search.label_names)).collect();
-        let deleted = delete(app, call, target.clone(), selectors, query.range()).await;
+        let deleted = delete(web, call, target.clone(), selectors, query.range()).await;
         deleted.map_err(|error| {
             let message = format!("{}; {deleted_count} series were deleted before", error.message);
             ApiError { message, ..error }
         })?;
         deleted_count += step.len();
-        if app.service.env.clock.mono_ns() >= end_ns {
+        if web.service.env.clock.mono_ns() >= end_ns {
             break;
         }
     }
@@ -197,7 +197,7 @@ impl Query {
                     search.found.push(series.labels.clone());
                 }
             }
-            if target.app.service.env.clock.mono_ns() < end_ns {
+            if target.web.service.env.clock.mono_ns() < end_ns {
                 return Ok(ControlFlow::Continue(()));
             }
             search.stopped_at = Some(series.labels.clone());

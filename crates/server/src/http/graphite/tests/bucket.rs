@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use chronolith_base::Env;
 
 use super::*;
-use crate::app::App;
 use crate::http::tests::partial::{bucket_options, sources, uploading};
+use crate::web::Web;
 
 const LONG_SCHEMAS: &str = "[long]\npattern = ^long\\.\nretentions = 10s:1d,10m:30d\n";
 const RENDER: &str = "/render?target=long.*&from=1699800000&until=1700000000&now=1700000000&format=json";
@@ -68,11 +68,11 @@ impl Bucket {
     fn reader(&self) -> Fixture {
         let mut options = ServerOptions::new("/data".into());
         set_rules(&mut options, &self.env);
-        let reader = Fixture { app: std::sync::Arc::new(App::new(self.env.clone(), options, None)) };
-        reader.app.service.read_rules().expect("valid");
+        let reader = Fixture { web: std::sync::Arc::new(Web::new(self.env.clone(), options, None)) };
+        reader.web.service.read_rules().expect("valid");
         let bucket = sources(&self.env, &bucket_options());
-        reader.app.service.set_bucket(bucket.clone());
-        reader.app.service.lifecycle.set_sources(bucket);
+        reader.web.service.set_bucket(bucket.clone());
+        reader.web.service.lifecycle.set_sources(bucket);
         reader
     }
 

@@ -168,9 +168,9 @@ async fn points_of_rollups_are_counted() {
         [&entry["rolled-up-points"], &entry["raw-points"]].map(|count| count.as_u64().expect("a number"))
     };
     assert_eq!(counts().await, [0, 300]);
-    let app = server.app.clone();
+    let web = server.web.clone();
     let maintained = tokio::task::spawn_blocking(move || {
-        let store = app.service.lifecycle.store().expect("open");
+        let store = web.service.lifecycle.store().expect("open");
         store.flush_closed(crate::http::tests::NOW_MS).expect("flushes");
         (0..8).for_each(|_| store.run_maintenance());
     });

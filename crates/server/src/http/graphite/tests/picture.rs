@@ -9,7 +9,7 @@ use crate::http::router;
 /// Width and height of the PNG that answers a request.
 async fn size_of(server: &Fixture, path: &str) -> (u32, u32) {
     let request = Request::get(path).body(Body::empty()).expect("valid");
-    let response = router(server.app.clone()).oneshot(request).await.expect("an answer");
+    let response = router(server.web.clone()).oneshot(request).await.expect("an answer");
     assert_eq!(response.status().as_u16(), 200, "{path}");
     assert_eq!(response.headers()["content-type"], "image/png", "{path}");
     let bytes = response.into_body().collect().await.expect("memory").to_bytes();

@@ -23,7 +23,7 @@ async fn long_ranges_read_rollups_and_have_the_same_results() {
     let server = with_rules();
     put(&server, "/rules/schemas.conf", LONG_SCHEMAS);
     put(&server, "/rules/aggregation.conf", LONG_AGGREGATION);
-    server.app.service.read_rules().expect("valid");
+    server.web.service.read_rules().expect("valid");
     let mut lines = String::new();
     for (idx, time) in (1_699_900_000..1_700_000_000).step_by(10).enumerate() {
         // A counter with a reset, and a gauge of fractions.
@@ -51,9 +51,9 @@ async fn long_ranges_read_rollups_and_have_the_same_results() {
     for query in queries {
         before.push(server.get(&path(query, "")).await.json()["data"].clone());
     }
-    let app = server.app.clone();
+    let web = server.web.clone();
     let maintained = tokio::task::spawn_blocking(move || {
-        let store = app.service.lifecycle.store().expect("open");
+        let store = web.service.lifecycle.store().expect("open");
         store.flush_closed(crate::http::tests::NOW_MS + 86_400_000).expect("flushes");
         (0..40).for_each(|_| store.run_maintenance());
     });

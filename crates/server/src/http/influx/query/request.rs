@@ -11,13 +11,13 @@ use super::super::printer::{Epoch, Printer};
 use super::super::reply::InfluxError;
 use super::format::Format;
 use super::parameters;
-use crate::app::App;
 use crate::http::body;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::origin;
 use crate::http::params::Params;
 use crate::http::tenant::tenant_of;
 use crate::limits::FORM_BYTES_MAX;
+use crate::web::Web;
 
 /// Rows of a chunk if the request names none.
 const CHUNK_ROWS: usize = 10_000;
@@ -44,10 +44,10 @@ pub(super) struct QueryRequest {
 }
 
 impl QueryRequest {
-    pub(super) async fn read(app: &App, request: Request) -> Result<QueryRequest, InfluxError> {
+    pub(super) async fn read(web: &Web, request: Request) -> Result<QueryRequest, InfluxError> {
         let (parts, request_body) = request.into_parts();
-        let tenant = tenant_of(app.service.options.multitenancy, &parts.headers).map_err(ApiError::from)?;
-        let memory = app.service.admission.query_memory.of(&tenant, 0);
+        let tenant = tenant_of(web.service.options.multitenancy, &parts.headers).map_err(ApiError::from)?;
+        let memory = web.service.admission.query_memory.of(&tenant, 0);
         let mut params = Params::default();
         let is_get = parts.method != Method::POST;
         let mut file = None;
@@ -94,7 +94,7 @@ impl QueryRequest {
             chunk_rows: is_chunked.then(|| chunk_size.filter(|rows| *rows > 0).unwrap_or(CHUNK_ROWS)),
             is_get,
             is_async: params.get("async") == Some("true"),
-            is_foreign_get: is_get && origin::is_foreign_and_not_allowed(app, &parts.headers),
+            is_foreign_get: is_get && origin::is_foreign_and_not_allowed(web, &parts.headers),
             headers: parts.headers,
             params,
         })

@@ -17,7 +17,7 @@ fn with_users() -> Fixture {
     let server = server.open();
     change(&server, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
     for (name, is_admin) in [("admin", true), ("reader", false)] {
-        let password_hash = password::hash("se:cret", &server.app.service.env.rng);
+        let password_hash = password::hash("se:cret", &server.web.service.env.rng);
         change(&server, CatalogChange::CreateUser { name: name.to_owned(), password_hash, is_admin });
     }
     let (user, database) = ("reader".to_owned(), "db".to_owned());
@@ -82,7 +82,7 @@ async fn wrong_credentials_are_refused_with_a_challenge() {
     }
     let without_secret = Fixture::with(|options| options.service.influx.auth_enabled = true).open();
     change(&without_secret, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
-    let password_hash = password::hash("x", &without_secret.app.service.env.rng);
+    let password_hash = password::hash("x", &without_secret.web.service.env.rng);
     let admin = CatalogChange::CreateUser { name: "admin".to_owned(), password_hash, is_admin: true };
     change(&without_secret, admin);
     let answer = send(&without_secret, "POST", "/write?db=db", &[("authorization", &forged)]).await;

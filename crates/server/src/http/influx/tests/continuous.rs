@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::app::App;
+use crate::web::Web;
 use chronolith_service::evaluation::influxql::continuous;
 
 /// End of the last whole minute, in seconds.
 const MINUTE_S: i64 = NOW_MS / 1000 / 60 * 60;
 
 fn pass(server: &Fixture) {
-    let store = server.app.service.lifecycle.store().expect("open").clone();
-    continuous::run(&server.app.service, &store);
+    let store = server.web.service.lifecycle.store().expect("open").clone();
+    continuous::run(&server.web.service, &store);
 }
 
 fn runs(server: &Fixture) -> u64 {
-    server.app.service.influx.continuous_runs.as_f64() as u64
+    server.web.service.influx.continuous_runs.as_f64() as u64
 }
 
 async fn write_at(server: &Fixture, time_s: i64, value: u32) {
@@ -200,7 +200,7 @@ async fn rows_with_an_infinite_value_are_left_out() {
     pass(&server);
     write_at(&server, MINUTE_S - 90, 0).await;
     pass(&server);
-    assert_eq!(server.app.service.influx.continuous_failures.as_f64(), 0.0);
+    assert_eq!(server.web.service.influx.continuous_failures.as_f64(), 0.0);
     check_sums(&sums(&server).await, &[(MINUTE_S - 60, 2)]);
     let written = run(&server, "SELECT count(max) FROM sums").await;
     assert!(written.text.contains(r#""values":[["1970-01-01T00:00:00Z",1]]"#), "{}", written.text);
@@ -212,11 +212,11 @@ async fn queries_and_their_last_runs_survive_a_restart() {
     check_results(&run(&server, CREATE).await, r#"{"statement_id":0}"#);
     write_at(&server, MINUTE_S - 30, 1).await;
     pass(&server);
-    let (env, options) = (server.app.service.env.clone(), server.app.options.clone());
-    let store = server.app.service.lifecycle.store().expect("open").clone();
+    let (env, options) = (server.web.service.env.clone(), server.web.options.clone());
+    let store = server.web.service.lifecycle.store().expect("open").clone();
     store.close().expect("closes");
     drop((store, server));
-    let server = Fixture { app: Arc::new(App::new(env, options, None)) }.open();
+    let server = Fixture { web: Arc::new(Web::new(env, options, None)) }.open();
     let shown = run(&server, "SHOW CONTINUOUS QUERIES").await;
     assert!(shown.text.contains("SELECT sum(v) INTO db.autogen.sums"), "{}", shown.text);
     pass(&server);
@@ -231,7 +231,7 @@ async fn without_a_permit_a_query_stays_due() {
     let server = with_database();
     check_results(&run(&server, CREATE).await, r#"{"statement_id":0}"#);
     write_at(&server, MINUTE_S - 30, 1).await;
-    let class = &server.app.service.admission.continuous;
+    let class = &server.web.service.admission.continuous;
     let tenant = TenantId::anonymous();
     let held: Vec<_> = std::iter::from_fn(|| class.try_acquire(&tenant, 0)).collect();
     pass(&server);
@@ -251,10 +251,10 @@ async fn a_run_is_limited_and_listed_as_other_queries_are() {
     check_results(&run(&server, create).await, r#"{"statement_id":0}"#);
     write_at(&server, MINUTE_S - 30, 1).await;
     pass(&server);
-    assert_eq!(server.app.service.influx.continuous_failures.as_f64(), 1.0, "ten windows of one");
+    assert_eq!(server.web.service.influx.continuous_failures.as_f64(), 1.0, "ten windows of one");
     let top = server.get("/api/v1/status/top_queries?sort=count").await;
     assert!(top.text.contains("INTO db.autogen.sums FROM"), "{}", top.text);
-    assert!(server.app.service.queries.active.list(None).is_empty(), "it has ended");
+    assert!(server.web.service.queries.active.list(None).is_empty(), "it has ended");
     let shown = run(&server, "SHOW QUERIES").await;
     assert!(!shown.text.contains("INTO"), "{}", shown.text);
 }

@@ -80,7 +80,7 @@ async fn queries_beyond_the_number_at_once_are_refused() {
     let server = limited(|options| options.service.influx.concurrent_query_max = 1);
     assert!(run(&server, "SHOW DATABASES").await.text.contains("databases"));
     let tenant = TenantId::anonymous();
-    let held = server.app.service.influx.queries.enter(&tenant, "q", "db", 0, Default::default(), 1);
+    let held = server.web.service.influx.queries.enter(&tenant, "q", "db", 0, Default::default(), 1);
     let text = r#"{"statement_id":0,"error":"max-concurrent-queries limit exceeded(1, 1)"}"#;
     check_results(&run(&server, "SHOW DATABASES").await, text);
     drop(held);
@@ -128,7 +128,7 @@ async fn writes_wait_for_memory_and_are_never_told_to_stop() {
     let server = limited(|options| options.service.write.memory_bytes_max = 1 << 20);
     let body = "m v=1\n".repeat(100_000);
     check_error(&post(&server, "/write?db=db", &body).await, 413, "Request Entity Too Large");
-    let budget = server.app.service.admission.write_memory.total.clone();
+    let budget = server.web.service.admission.write_memory.total.clone();
     let held = budget.reserve((1 << 20) - 10).expect("room");
     let release = async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

@@ -32,7 +32,7 @@ fn read_request(name: &str) -> Vec<u8> {
 
 async fn read(server: &Fixture, path: &str, name: &str) -> (StatusCode, Vec<u8>) {
     let request = Request::post(path).body(Body::from(read_request(name))).unwrap();
-    let response = router(server.app.clone()).oneshot(request).await.unwrap();
+    let response = router(server.web.clone()).oneshot(request).await.unwrap();
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let mut out = Vec::new();

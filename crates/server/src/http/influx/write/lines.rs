@@ -13,59 +13,59 @@ use chronolith_tsdb::Tsdb;
 use super::super::reply::InfluxError;
 use super::outcome::{self, Counts};
 use super::request::WriteRequest;
-use crate::app::App;
 use crate::http::body::BodyBytes;
 use crate::http::inflate::{claimed_bytes, inflate};
 use crate::http::write::admit::WritePermits;
+use crate::web::Web;
 
 /// Returns the memory that a body takes beyond itself, by the size that it claims.
-pub(super) fn memory_bytes(app: &App, request: &WriteRequest, bytes: &[u8]) -> u64 {
+pub(super) fn memory_bytes(web: &Web, request: &WriteRequest, bytes: &[u8]) -> u64 {
     if !request.is_gzip {
         return columns_of(bytes.len());
     }
-    let unpacked_bytes = claimed_bytes(bytes, app.service.options.write.decompressed_bytes_max);
+    let unpacked_bytes = claimed_bytes(bytes, web.service.options.write.decompressed_bytes_max);
     unpacked_bytes as u64 + columns_of(unpacked_bytes)
 }
 
 /// Parses, appends, counts. Blocks the thread until the points are durable.
 pub(super) fn store_body(
-    app: &App,
+    web: &Web,
     store: &Tsdb,
     request: &WriteRequest,
     body: BodyBytes,
     permits: WritePermits,
 ) -> Result<(), InfluxError> {
     let WritePermits { write: _write, apply } = permits;
-    let metrics = &app.service.writes.metrics;
+    let metrics = &web.service.writes.metrics;
     metrics.bytes_compressed.add(body.bytes.len() as u64);
     let BodyBytes { bytes, mut held } = body;
     let bytes = match request.is_gzip {
-        true => unpack(app, &bytes, &mut held)?,
+        true => unpack(web, &bytes, &mut held)?,
         false => bytes,
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
-    let now_ms = app.service.env.clock.now_ms();
+    let now_ms = web.service.env.clock.now_ms();
     let mut lines = Lines {
         pieces: BodyPieces::new(bytes),
-        options: decode_options(app, request, now_ms),
+        options: decode_options(web, request, now_ms),
         held: &mut held,
         earliest_ns: outcome::earliest_ns(request, now_ms),
         counts: Counts::default(),
     };
-    let mut writing = app.service.writes.begin(store, request.write_target());
-    let applied = writing.apply(&app.service.writes.pools.line_protocol, &mut lines);
+    let mut writing = web.service.writes.begin(store, request.write_target());
+    let applied = writing.apply(&web.service.writes.pools.line_protocol, &mut lines);
     let counts = lines.counts;
     let refused = lines.pieces.into_refused();
     // Waiting for the disk needs no core.
     drop((held, apply));
-    applied.map_err(|failure| outcome::not_written(app, request, failure))?;
-    app.metrics.line_protocol.count(&refused);
-    outcome::answer(app, request, &refused, writing, counts)
+    applied.map_err(|failure| outcome::not_written(web, request, failure))?;
+    web.metrics.line_protocol.count(&refused);
+    outcome::answer(web, request, &refused, writing, counts)
 }
 
 /// Unpacks a gzip body; `held` has memory for the size that it claims.
-fn unpack(app: &App, packed: &[u8], held: &mut Reservation) -> Result<Vec<u8>, InfluxError> {
-    let bytes_max = app.service.options.write.decompressed_bytes_max;
+fn unpack(web: &Web, packed: &[u8], held: &mut Reservation) -> Result<Vec<u8>, InfluxError> {
+    let bytes_max = web.service.options.write.decompressed_bytes_max;
     let claimed_bytes = claimed_bytes(packed, bytes_max);
     let bytes = inflate(packed, bytes_max, claimed_bytes, held)?;
     let more = columns_of(bytes.len()).saturating_sub(columns_of(claimed_bytes));
@@ -73,10 +73,10 @@ fn unpack(app: &App, packed: &[u8], held: &mut Reservation) -> Result<Vec<u8>, I
     Ok(bytes)
 }
 
-fn decode_options(app: &App, request: &WriteRequest, now_ms: i64) -> DecodeOptions {
+fn decode_options(web: &Web, request: &WriteRequest, now_ms: i64) -> DecodeOptions {
     DecodeOptions {
-        line_bytes_max: app.service.options.influx.line_bytes_max,
-        text_bytes_max: app.service.options.influx.text_bytes_max,
+        line_bytes_max: web.service.options.influx.line_bytes_max,
+        text_bytes_max: web.service.options.influx.text_bytes_max,
         ..DecodeOptions::new(request.precision, now_ms.saturating_mul(1_000_000))
     }
 }

@@ -11,7 +11,7 @@ use chronolith_tsdb::{WalError, WriteError};
 
 use super::super::reply::InfluxError;
 use super::request::WriteRequest;
-use crate::app::App;
+use crate::web::Web;
 
 /// Points of a request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,19 +24,19 @@ pub(super) struct Counts {
 
 /// Words a failed write, and records which limit refused it.
 pub(super) fn not_written(
-    app: &App,
+    web: &Web,
     request: &WriteRequest,
     failure: WriteFailure<InfluxError>,
 ) -> InfluxError {
     match failure {
         WriteFailure::Decode(error) => error,
-        WriteFailure::Store(failure) => failed(app, request, &failure),
+        WriteFailure::Store(failure) => failed(web, request, &failure),
     }
 }
 
-fn failed(app: &App, request: &WriteRequest, failure: &StoreFailure) -> InfluxError {
+fn failed(web: &Web, request: &WriteRequest, failure: &StoreFailure) -> InfluxError {
     if let Some(reason) = failure.limit() {
-        app.service.writes.rejects.record_text(reason, 1, &failure.to_string(), origin(app, request));
+        web.service.writes.rejects.record_text(reason, 1, &failure.to_string(), origin(web, request));
     }
     match failure {
         StoreFailure::Batch { error, .. } => write_error(error),
@@ -44,14 +44,14 @@ fn failed(app: &App, request: &WriteRequest, failure: &StoreFailure) -> InfluxEr
     }
 }
 
-fn origin<'a>(app: &App, request: &'a WriteRequest) -> RejectOrigin<'a> {
-    app.service.writes.origin(&request.tenant, &request.sender)
+fn origin<'a>(web: &Web, request: &'a WriteRequest) -> RejectOrigin<'a> {
+    web.service.writes.origin(&request.tenant, &request.sender)
 }
 
 /// Records refused lines and points with an example of each reason.
-fn record_rejects(app: &App, request: &WriteRequest, refused: &Refused, outcome: &WriteOutcome, fault: &str) {
-    let rejects = &app.service.writes.rejects;
-    let origin = origin(app, request);
+fn record_rejects(web: &Web, request: &WriteRequest, refused: &Refused, outcome: &WriteOutcome, fault: &str) {
+    let rejects = &web.service.writes.rejects;
+    let origin = origin(web, request);
     rejects.record_outcome(outcome, request.target.time_unit(), fault, origin);
     let unparsable = ParseReason::ALL.iter().map(|reason| reason.label()).zip(refused.unparsable);
     let first_line = refused.messages.lines().next().unwrap_or(fault);
@@ -62,17 +62,17 @@ fn record_rejects(app: &App, request: &WriteRequest, refused: &Refused, outcome:
 
 /// Waits until a request is durable, and answers it.
 pub(super) fn answer(
-    app: &App,
+    web: &Web,
     request: &WriteRequest,
     refused: &Refused,
     writing: Writing<'_>,
     counts: Counts,
 ) -> Result<(), InfluxError> {
-    let outcome = writing.wait(|_| {}).map_err(|failure| failed(app, request, &failure))?;
-    match partial_write(app, request, refused, &outcome, counts) {
+    let outcome = writing.wait(|_| {}).map_err(|failure| failed(web, request, &failure))?;
+    match partial_write(web, request, refused, &outcome, counts) {
         None => Ok(()),
         Some(text) => {
-            record_rejects(app, request, refused, &outcome, &text);
+            record_rejects(web, request, refused, &outcome, &text);
             Err(InfluxError::bad_request(text))
         }
     }
@@ -80,7 +80,7 @@ pub(super) fn answer(
 
 /// Describes the refused points in the words of InfluxDB; `None` if all points are stored.
 fn partial_write(
-    app: &App,
+    web: &Web,
     request: &WriteRequest,
     refused: &Refused,
     outcome: &WriteOutcome,
@@ -99,7 +99,7 @@ fn partial_write(
     let first_other = outcome
         .first_rejects()
         .find(|(kind, ..)| !matches!(kind, Reject::FieldTypeConflict | Reject::TooOld));
-    let limits = app.service.lifecycle.opened().map(|store| store.limits_of(&request.target));
+    let limits = web.service.lifecycle.opened().map(|store| store.limits_of(&request.target));
     let limits = limits.unwrap_or_default();
     let series_limit = first_other.map(|(kind, ..)| DroppedPoints {
         message: match (kind, &outcome.full_tag) {

@@ -15,45 +15,45 @@ use chronolith_tsdb::Tsdb;
 use super::super::reply::InfluxError;
 use super::outcome::{self, Counts};
 use super::request::WriteRequest;
-use crate::app::App;
 use crate::http::body::BodyBytes;
 use crate::http::write::admit::WritePermits;
+use crate::web::Web;
 
 /// Returns the memory that a body takes beyond itself, by the size that it claims.
-pub(super) fn memory_bytes(app: &App, bytes: &[u8]) -> u64 {
+pub(super) fn memory_bytes(web: &Web, bytes: &[u8]) -> u64 {
     let claimed_bytes = ByteReader::new(bytes).uvarint("length of the decompressed body").unwrap_or(0);
     claimed_bytes
-        .min(app.service.options.write.decompressed_bytes_max as u64)
+        .min(web.service.options.write.decompressed_bytes_max as u64)
         .saturating_mul(WRITE_DECODED_FACTOR)
 }
 
 /// Decodes, appends, counts. Blocks the thread until the samples are durable.
 pub(super) fn store_body(
-    app: &App,
+    web: &Web,
     store: &Tsdb,
     request: &WriteRequest,
     mut body: BodyBytes,
     permits: WritePermits,
 ) -> Result<(), InfluxError> {
     let WritePermits { write: _write, apply } = permits;
-    app.service.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
-    let earliest_ns = outcome::earliest_ns(request, app.service.env.clock.now_ms());
+    web.service.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
+    let earliest_ns = outcome::earliest_ns(request, web.service.env.clock.now_ms());
     let mut counts = Counts::default();
-    let mut writing = app.service.writes.begin(store, request.write_target());
+    let mut writing = web.service.writes.begin(store, request.write_target());
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
-        decode(app, &mut body, batch)?;
+        decode(web, &mut body, batch)?;
         counts.points = batch.times.len() as u64;
         counts.too_old = batch.times.iter().filter(|time| **time < earliest_ns).count() as u64;
         Ok(())
     });
-    let applied = writing.apply(&app.service.writes.pools.remote_write, &mut decoder);
+    let applied = writing.apply(&web.service.writes.pools.remote_write, &mut decoder);
     drop((body, apply));
-    applied.map_err(|failure| outcome::not_written(app, request, failure))?;
-    outcome::answer(app, request, &Refused::default(), writing, counts)
+    applied.map_err(|failure| outcome::not_written(web, request, failure))?;
+    outcome::answer(web, request, &Refused::default(), writing, counts)
 }
 
-fn decode(app: &App, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(), InfluxError> {
-    let bytes_max = app.service.options.write.decompressed_bytes_max;
+fn decode(web: &Web, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(), InfluxError> {
+    let bytes_max = web.service.options.write.decompressed_bytes_max;
     let decoded = remote_write::decode(&body.bytes, bytes_max, &mut body.held, batch);
     decoded.map_err(|error| match error {
         DecodeError::TooLarge { .. } => {
@@ -62,8 +62,8 @@ fn decode(app: &App, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(),
         DecodeError::NoMemory(_) => InfluxError::no_memory(),
         error => InfluxError::bad_request(error),
     })?;
-    app.service.writes.metrics.bytes_decompressed.add(batch.raw.len() as u64);
+    web.service.writes.metrics.bytes_decompressed.add(batch.raw.len() as u64);
     let left_out = remote_write::into_measurements(batch);
-    app.metrics.line_protocol.note_left_out(left_out);
+    web.metrics.line_protocol.note_left_out(left_out);
     Ok(())
 }

@@ -57,9 +57,9 @@ async fn admit_one(
     tenant: &TenantId,
     body: Body,
 ) -> Result<(usize, WritePermits), NotAdmitted> {
-    let memory = server.app.service.admission.write_memory.of(tenant, 0);
+    let memory = server.web.service.admission.write_memory.of(tenant, 0);
     let limits = BodyLimits { bytes_max: 1 << 20, budget: &memory.budget, memory_wait: Duration::ZERO };
-    let (body, permits) = admit(&server.app, tenant, body, limits).await?;
+    let (body, permits) = admit(&server.web, tenant, body, limits).await?;
     Ok((body.bytes.len(), permits))
 }
 
@@ -74,7 +74,7 @@ async fn a_large_body_is_read_after_its_request_got_a_permit() {
     tokio::pin!(waiting);
     assert!(timeout(Duration::from_millis(50), &mut waiting).await.is_err(), "no permit is free");
     assert_eq!(sent.load(Ordering::Relaxed), 0, "nothing is read");
-    let memory = server.app.service.admission.write_memory.of(&tenant, 0);
+    let memory = server.web.service.admission.write_memory.of(&tenant, 0);
     assert_eq!(memory.budget.used_bytes(), 0);
     drop(permits);
     assert_eq!(waiting.await.expect("admitted").0, PART_COUNT * PART_BYTES);
@@ -101,11 +101,11 @@ async fn a_slow_body_holds_no_permit_for_long() {
 async fn a_small_body_is_there_when_it_gets_its_permit() {
     let server = Fixture::with(|options| options.service.write.concurrency = 1).open();
     let tenant = TenantId::anonymous();
-    let held = server.app.service.admission.write.acquire(&tenant, 0, WRITE_QUEUE_WAIT).await.expect("free");
+    let held = server.web.service.admission.write.acquire(&tenant, 0, WRITE_QUEUE_WAIT).await.expect("free");
     let waiting = admit_one(&server, &tenant, Body::from("m v=1"));
     tokio::pin!(waiting);
     assert!(timeout(Duration::from_millis(50), &mut waiting).await.is_err());
-    let memory = server.app.service.admission.write_memory.of(&tenant, 0);
+    let memory = server.web.service.admission.write_memory.of(&tenant, 0);
     assert_eq!(memory.budget.used_bytes(), 5);
     drop(held);
     assert_eq!(waiting.await.expect("admitted").0, 5);
@@ -115,7 +115,7 @@ async fn a_small_body_is_there_when_it_gets_its_permit() {
 async fn a_body_that_is_too_large_needs_no_permit_to_be_refused() {
     let server = Fixture::with(|options| options.service.write.concurrency = 1).open();
     let tenant = TenantId::anonymous();
-    let _held = server.app.service.admission.write.acquire(&tenant, 0, WRITE_QUEUE_WAIT).await.expect("free");
+    let _held = server.web.service.admission.write.acquire(&tenant, 0, WRITE_QUEUE_WAIT).await.expect("free");
     let refused = admit_one(&server, &tenant, Body::from(vec![0; 2 << 20])).await;
     let Err(NotAdmitted::Body(error)) = refused else { panic!("refused while it is read") };
     assert_eq!(error.message, "request body is larger than the limit of 1048576 bytes");

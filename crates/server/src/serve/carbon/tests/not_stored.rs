@@ -86,7 +86,7 @@ async fn start(protocol: CarbonProtocol, change: fn(&mut ServerOptions, &MemDisk
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);
     let mut options = ServerOptions::new("/data".into());
     change(&mut options, &disk);
-    let carbon = Carbon::over(protocol, "", options, |options| Arc::new(App::new(env, options, None))).await;
+    let carbon = Carbon::over(protocol, "", options, |options| Arc::new(Web::new(env, options, None))).await;
     (carbon, disk)
 }
 

@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::options::{Reload, ServerOptions, ShownSetting};
 
 /// State shared by all handlers.
-pub(crate) struct App {
+pub(crate) struct Web {
     pub(crate) service: Arc<Service>,
     pub(crate) options: ServerOptions,
     pub(crate) configuration: Configuration,
@@ -38,8 +38,8 @@ pub(crate) struct Shown {
     pub(crate) reload_ok: bool,
 }
 
-impl App {
-    pub(crate) fn new(env: Env, options: ServerOptions, reload: Option<Reload>) -> App {
+impl Web {
+    pub(crate) fn new(env: Env, options: ServerOptions, reload: Option<Reload>) -> Web {
         let started_ms = env.clock.now_ms();
         let shown = RwLock::new(Shown {
             settings: options.shown.clone(),
@@ -47,7 +47,7 @@ impl App {
             reloaded_ms: started_ms,
             reload_ok: true,
         });
-        App {
+        Web {
             configuration: Configuration { shown, reload },
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
