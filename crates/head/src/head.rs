@@ -104,15 +104,15 @@ impl Head {
     /// [`WriteError`]: nothing was applied. Rejected samples are not an error: the outcome counts them.
     pub fn append(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         limits: &TenantLimits,
         now_ms: i64,
         batch: &WriteBatch,
     ) -> Result<(WriteOutcome, WalPosition), WriteError> {
-        self.writer.append(tenant, limits, now_ms, batch)
+        self.writer.append(store, limits, now_ms, batch)
     }
 
-    /// Deletes the samples in `range` of the series of `tenant` that match all matchers of one of
+    /// Deletes the samples in `range` of the series of `store` that match all matchers of one of
     /// `selectors`; durable after [`Head::wait`] for the position. Samples written later are stored as usual;
     /// running queries keep the chunks that they selected. Cost: about one chunk decoded and encoded per
     /// series and end of the range, four bytes of memory per matched series.
@@ -121,12 +121,12 @@ impl Head {
     /// [`WriteError`]: nothing was deleted.
     pub fn delete(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
         progress: &DeleteProgress,
     ) -> Result<(DeleteStats, WalPosition), WriteError> {
-        self.writer.delete(tenant, selectors, range, progress)
+        self.writer.delete(store, selectors, range, progress)
     }
 
     /// Waits until everything up to `position` is as durable as the sync mode promises.

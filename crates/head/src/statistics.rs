@@ -255,10 +255,10 @@ impl HeadStatistics {
         all
     }
 
-    /// Returns the number of series of `tenant`.
+    /// Returns the number of series of `store`.
     #[must_use]
-    pub fn series_count_of(&self, tenant: &StoreId) -> u64 {
-        self.state.index.tenant(tenant).map_or(0, |tenant| tenant.tables.read().live_count() as u64)
+    pub fn series_count_of(&self, store: &StoreId) -> u64 {
+        self.state.index.tenant(store).map_or(0, |store| store.tables.read().live_count() as u64)
     }
 
     /// Returns the number of series by tenant, without tenants that have none. Cost: visits each tenant.
@@ -351,14 +351,14 @@ impl HeadStatistics {
 
     /// Returns true if the tenant has series, or a request or flush is running for it.
     #[must_use]
-    pub fn has_tenant(&self, tenant: &StoreId) -> bool {
-        self.state.index.tenant(tenant).is_some()
+    pub fn has_tenant(&self, store: &StoreId) -> bool {
+        self.state.index.tenant(store).is_some()
     }
 
-    /// Returns the label names, values and pairs of `tenant` with the most series, at most `limit` per list.
+    /// Returns the label names, values and pairs of `store` with the most series, at most `limit` per list.
     #[must_use]
-    pub fn cardinality(&self, tenant: &StoreId, limit: usize) -> Cardinality {
-        self.state.index.tenant(tenant).map(|t| t.tables.read().cardinality(limit)).unwrap_or_default()
+    pub fn cardinality(&self, store: &StoreId, limit: usize) -> Cardinality {
+        self.state.index.tenant(store).map(|t| t.tables.read().cardinality(limit)).unwrap_or_default()
     }
 }
 

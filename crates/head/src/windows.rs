@@ -36,10 +36,10 @@ impl HeadWindows {
 
     /// Returns the windows with chunks of one tenant, by time.
     #[must_use]
-    pub fn list_of(&self, tenant: &StoreId) -> Vec<WindowStat> {
+    pub fn list_of(&self, store: &StoreId) -> Vec<WindowStat> {
         let mut out = Vec::new();
-        if let Some(tenant) = self.state.index.tenant(tenant) {
-            self.copy_windows(&tenant, &mut out);
+        if let Some(store) = self.state.index.tenant(store) {
+            self.copy_windows(&store, &mut out);
         }
         out
     }
@@ -73,13 +73,13 @@ impl HeadWindows {
         }
     }
 
-    /// Takes the chunks of `tenant` in `window` (one window or several adjacent ones); its open chunks and
+    /// Takes the chunks of `store` in `window` (one window or several adjacent ones); its open chunks and
     /// out-of-order samples are sealed first.
     ///
     /// # Errors
     /// [`HeadError::Io`] if sealed chunks cannot be written.
-    pub fn snapshot(&self, tenant: &StoreId, window: TimeRange) -> Result<WindowSnapshot, HeadError> {
-        snapshot_window(&self.state, tenant, window)
+    pub fn snapshot(&self, store: &StoreId, window: TimeRange) -> Result<WindowSnapshot, HeadError> {
+        snapshot_window(&self.state, store, window)
     }
 
     /// Removes exactly the chunks of `snapshot`, and series of its tenant that have no chunk left. The

@@ -62,7 +62,7 @@ impl Writer {
     /// Appends a batch, see [`crate::Head::append`].
     pub(crate) fn append(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         limits: &TenantLimits,
         now_ms: i64,
         batch: &WriteBatch,
@@ -72,7 +72,7 @@ impl Writer {
         let _ids = state.index.ids.use_ids();
         state.admit()?;
         let _unlogged = PoisonOnPanic::new(&state.wal, "an append");
-        let Some(tenant) = state.index.tenant_or_create(tenant, || state.env.rng.next_u64()) else {
+        let Some(store) = state.index.tenant_or_create(store, || state.env.rng.next_u64()) else {
             let mut outcome = WriteOutcome::default();
             let time = batch.times.first().copied().unwrap_or(0);
             outcome.reject(Reject::SeriesLimit, batch.sample_count() as u64, time, String::new);
@@ -80,18 +80,18 @@ impl Writer {
         };
         let sorted = sorted_by_time(batch);
         let batch = sorted.as_ref().unwrap_or(batch);
-        let newest = if limits.out_of_order_ms > 0 { tenant.newest_time(&state.series) } else { i64::MIN };
-        let bounds = TimeBounds::new(limits, tenant.unit, now_ms, newest);
+        let newest = if limits.out_of_order_ms > 0 { store.newest_time(&state.series) } else { i64::MIN };
+        let bounds = TimeBounds::new(limits, store.unit, now_ms, newest);
         let kinds = KindSet::of_batch(batch);
         state.note_kinds(kinds)?;
         let mut outcome = WriteOutcome::default();
         let mut texts = BatchTexts::default();
         if kinds.contains(WordKind::Text) {
-            texts = intern_texts(state, &tenant, bounds, batch, &mut outcome);
+            texts = intern_texts(state, &store, bounds, batch, &mut outcome);
         }
         let mut job = AppendJob {
             state,
-            tenant: &tenant,
+            tenant: &store,
             limits,
             bounds,
             now_ms,
@@ -100,7 +100,7 @@ impl Writer {
             outcome,
             cx: state
                 .series
-                .context(tenant.unit, limits.duplicates)
+                .context(store.unit, limits.duplicates)
                 .with_lookups(lookups_of(&state.options, batch)),
             ooo_count: 0,
             replaced_count: 0,
@@ -113,14 +113,14 @@ impl Writer {
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         find_known(&job, &mut scratch);
         leave_out(&texts.refused, &mut scratch);
-        let reserved = self.memory_limit.reserve_batch(&tenant, batch, &scratch.misses);
+        let reserved = self.memory_limit.reserve_batch(&store, batch, &scratch.misses);
         if reserved.is_ok() {
             append_batch(&mut job, &mut scratch);
         }
         self.keep_scratch(scratch);
         if let Err(refused) = reserved {
             drop(texts);
-            state.index.forget_if_unused(tenant);
+            state.index.forget_if_unused(store);
             return Err(refused);
         }
         count_outcome(&mut job);
@@ -128,7 +128,7 @@ impl Writer {
         drop(texts);
         // The types of new fields in shard groups that were refused hold for the next batch.
         if outcome.accepted_count == 0 && !outcome.has_refused_shard_group {
-            state.index.forget_if_unused(tenant);
+            state.index.forget_if_unused(store);
         }
         // A failure is reported by the next append; this batch is in memory and in the queue of the WAL.
         let _ = state.write_sealed_if_many();
@@ -145,13 +145,13 @@ impl Writer {
     /// Deletes samples, see [`crate::Head::delete`].
     pub(crate) fn delete(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
         progress: &DeleteProgress,
     ) -> Result<(DeleteStats, WalPosition), WriteError> {
         let _open = self.gate.read();
-        delete(&self.state, tenant, selectors, range, progress)
+        delete(&self.state, store, selectors, range, progress)
     }
 
     /// Waits for running writes and refuses later ones as long as the guard is held.

@@ -101,20 +101,20 @@ impl<'a> Admin<'a> {
     /// and frees the WAL of both.
     fn flush_and_delete(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<(), AdminError> {
         let head = self.storage.head();
         let writer = self.maintenance.flush_writer(&self.lock);
-        for range in self.flush_ranges(tenant, selectors, range)? {
-            writer.flush(tenant, range)?;
+        for range in self.flush_ranges(store, selectors, range)? {
+            writer.flush(store, range)?;
         }
         // Also if no window was flushed. Samples that out-of-order ones were merged into meanwhile are not
         // part of a block and stayed in the head; and a series whose last sample is in a block already still
         // remembers it: the same sample would be taken for a duplicate, and acknowledged without being
         // stored.
-        let deleted = head.delete(tenant, selectors, range, &DeleteProgress::default());
+        let deleted = head.delete(store, selectors, range, &DeleteProgress::default());
         let (_, position) = deleted.map_err(HeadError::from)?;
         head.wait(position).map_err(HeadError::from)?;
         // Also for windows that were flushed before and whose checkpoint failed.
@@ -124,21 +124,21 @@ impl<'a> Admin<'a> {
     /// Returns the block ranges of head windows with samples to delete.
     fn flush_ranges(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<Vec<TimeRange>, AdminError> {
         let (env, head) = (self.storage.env(), self.storage.head());
         let ctx = ReadContext::unlimited(env.clock.clone());
-        let of_tenant = BlockRanges::new(tenant, env.clock.now_ms());
+        let of_tenant = BlockRanges::new(store, env.clock.now_ms());
         let mut ranges = Vec::new();
-        for window in head.windows().list_of(tenant) {
+        for window in head.windows().list_of(store) {
             let part = TimeRange::new(window.range.start.max(range.start), window.range.end.min(range.end));
             if part.is_empty() {
                 continue;
             }
             for matchers in selectors {
-                if !head.reader().select(tenant, &Selector { matchers, range: part }, &ctx)?.is_empty() {
+                if !head.reader().select(store, &Selector { matchers, range: part }, &ctx)?.is_empty() {
                     ranges.push(of_tenant.of(window.range));
                     break;
                 }

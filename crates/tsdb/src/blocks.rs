@@ -80,20 +80,20 @@ impl BlockStore {
         }
     }
 
-    /// Returns the blocks of `tenant`; `None` if it has none.
-    pub(crate) fn tenant(&self, tenant: &StoreId) -> Option<Arc<TenantBlocks>> {
-        self.tenants.read().get(tenant).cloned()
+    /// Returns the blocks of `store`; `None` if it has none.
+    pub(crate) fn tenant(&self, store: &StoreId) -> Option<Arc<TenantBlocks>> {
+        self.tenants.read().get(store).cloned()
     }
 
-    /// Returns the blocks of `tenant`, with an empty list if it has none.
-    pub(crate) fn tenant_or_new(&self, tenant: &StoreId) -> Arc<TenantBlocks> {
-        let fresh = || Arc::new(TenantBlocks::new(&self.data_dir, tenant, Vec::new()));
-        self.tenants.write().entry(tenant.clone()).or_insert_with(fresh).clone()
+    /// Returns the blocks of `store`, with an empty list if it has none.
+    pub(crate) fn tenant_or_new(&self, store: &StoreId) -> Arc<TenantBlocks> {
+        let fresh = || Arc::new(TenantBlocks::new(&self.data_dir, store, Vec::new()));
+        self.tenants.write().entry(store.clone()).or_insert_with(fresh).clone()
     }
 
-    /// Returns true if `tenant` is in the map, be it without a block.
-    pub(crate) fn has_tenant(&self, tenant: &StoreId) -> bool {
-        self.tenants.read().contains_key(tenant)
+    /// Returns true if `store` is in the map, be it without a block.
+    pub(crate) fn has_tenant(&self, store: &StoreId) -> bool {
+        self.tenants.read().contains_key(store)
     }
 
     /// Returns all tenants with their blocks, in order of their names.
@@ -184,9 +184,9 @@ impl BlockStore {
         std::mem::take(&mut *self.changed.lock())
     }
 
-    /// Marks `tenant` for compaction to plan it again.
-    pub(crate) fn mark_changed(&self, tenant: &StoreId) {
-        self.changed.lock().insert(tenant.clone());
+    /// Marks `store` for compaction to plan it again.
+    pub(crate) fn mark_changed(&self, store: &StoreId) {
+        self.changed.lock().insert(store.clone());
     }
 
     /// Marks the tenants for which `is_changed` holds for compaction to plan them again.
@@ -243,29 +243,29 @@ impl BlockStore {
         self.pool.open_unpooled(blocks.dir(), entry)
     }
 
-    /// Returns true if `tenant` has blocks in `range`; opens none.
-    pub(crate) fn any_in_range(&self, tenant: &StoreId, range: TimeRange) -> bool {
-        self.tenant(tenant).is_some_and(|blocks| !blocks.in_range(range).is_empty())
+    /// Returns true if `store` has blocks in `range`; opens none.
+    pub(crate) fn any_in_range(&self, store: &StoreId, range: TimeRange) -> bool {
+        self.tenant(store).is_some_and(|blocks| !blocks.in_range(range).is_empty())
     }
 
-    /// Opens the blocks of `tenant` in `range`, earlier written samples first. They stay open as long as they
+    /// Opens the blocks of `store` in `range`, earlier written samples first. They stay open as long as they
     /// are referenced.
     pub(crate) fn open_in_range(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         range: TimeRange,
     ) -> Result<Vec<Arc<Block>>, QueryError> {
-        self.fold_in_range(tenant, range, Vec::new, |blocks, block| {
+        self.fold_in_range(store, range, Vec::new, |blocks, block| {
             blocks.push(block);
             Ok(())
         })
     }
 
-    /// Calls `visit` with a fresh value and each block of `tenant` in `range`, opened one after another.
+    /// Calls `visit` with a fresh value and each block of `store` in `range`, opened one after another.
     /// Starts again with a fresh value if a block was replaced by others before it could be opened.
     pub(crate) fn fold_in_range<T>(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         range: TimeRange,
         fresh: impl Fn() -> T,
         mut visit: impl FnMut(&mut T, Arc<Block>) -> Result<(), QueryError>,
@@ -273,7 +273,7 @@ impl BlockStore {
         let mut tries = 0;
         'list: loop {
             let mut value = fresh();
-            let Some(blocks) = self.tenant(tenant) else { return Ok(value) };
+            let Some(blocks) = self.tenant(store) else { return Ok(value) };
             for entry in blocks.in_range(range) {
                 match self.open(&blocks, &entry) {
                     Ok(block) => visit(&mut value, block)?,
@@ -283,7 +283,7 @@ impl BlockStore {
                         continue 'list;
                     }
                     Err(error) => {
-                        tracing::warn!(tenant = %store_name(tenant), block = %entry.ulid(), %error, "opening a block for a query failed");
+                        tracing::warn!(tenant = %store_name(store), block = %entry.ulid(), %error, "opening a block for a query failed");
                         return Err(open_error(error));
                     }
                 }

@@ -55,16 +55,16 @@ struct TenantChanges {
 }
 
 impl Changes {
-    pub(crate) fn generation(&self, tenant: &StoreId) -> u64 {
-        let Some(watched) = self.of(tenant).or_else(|| self.watch(tenant)) else { return 0 };
+    pub(crate) fn generation(&self, store: &StoreId) -> u64 {
+        let Some(watched) = self.of(store).or_else(|| self.watch(store)) else { return 0 };
         let mut changes = watched.lock();
         let now = changes.generation;
         changes.generation += 1;
         now
     }
 
-    pub(crate) fn since(&self, tenant: &StoreId, generation: u64) -> Changed {
-        let Some(watched) = self.of(tenant) else {
+    pub(crate) fn since(&self, store: &StoreId, generation: u64) -> Changed {
+        let Some(watched) = self.of(store) else {
             let all = self.0.read();
             let was_watched = all.generation_first == 0 && all.by_tenant.len() < WATCHED_MAX;
             return if was_watched { Changed::NOTHING } else { EVERYTHING };
@@ -76,20 +76,20 @@ impl Changes {
 
     /// Returns the earliest time in milliseconds that others than continuous queries have written since a
     /// generation; `i64::MAX` if there is none.
-    pub(crate) fn sent_since(&self, tenant: &StoreId, generation: u64) -> i64 {
-        let Some(watched) = self.of(tenant) else {
-            return self.since(tenant, generation).written.next_from(i64::MIN).unwrap_or(i64::MAX);
+    pub(crate) fn sent_since(&self, store: &StoreId, generation: u64) -> i64 {
+        let Some(watched) = self.of(store) else {
+            return self.since(store, generation).written.next_from(i64::MIN).unwrap_or(i64::MAX);
         };
         watched.lock().sent.since(generation).unwrap_or(i64::MAX)
     }
 
     /// Records a batch that is in memory.
-    pub(crate) fn note_batch(&self, tenant: &StoreId, batch: &WriteBatch, writer: Writer) {
-        if let Some(watched) = self.of(tenant)
+    pub(crate) fn note_batch(&self, store: &StoreId, batch: &WriteBatch, writer: Writer) {
+        if let Some(watched) = self.of(store)
             && let Some(&from) = batch.times.iter().min()
             && let Some(&to) = batch.times.iter().max()
         {
-            let unit = tenant.time_unit();
+            let unit = store.time_unit();
             let from_ms = unit.to_ms(from);
             let to_ms = unit.to_ms(to).saturating_add(1);
             let mut changes = watched.lock();
@@ -103,9 +103,9 @@ impl Changes {
 
     /// Records a change of samples in `range`, in the unit of the tenant, by another way than a batch: a
     /// deletion, an import.
-    pub(crate) fn note_range(&self, tenant: &StoreId, range: TimeRange) {
-        if let Some(watched) = self.of(tenant) {
-            let unit = tenant.time_unit();
+    pub(crate) fn note_range(&self, store: &StoreId, range: TimeRange) {
+        if let Some(watched) = self.of(store) {
+            let unit = store.time_unit();
             let from_ms = unit.to_ms(range.start);
             // The time of a nanosecond is rounded down: the next millisecond is a change too many at most.
             let to_ms = unit.to_ms(range.end).saturating_add(1).max(from_ms);
@@ -117,8 +117,8 @@ impl Changes {
     }
 
     /// Records that samples before `end_ms` may be gone: retention.
-    pub(crate) fn note_removed(&self, tenant: &StoreId, end_ms: i64) {
-        if let Some(watched) = self.of(tenant) {
+    pub(crate) fn note_removed(&self, store: &StoreId, end_ms: i64) {
+        if let Some(watched) = self.of(store) {
             let mut changes = watched.lock();
             let generation = changes.generation;
             changes.removed.push(generation, end_ms.saturating_neg());
@@ -136,12 +136,12 @@ impl Changes {
         }
     }
 
-    fn watch(&self, tenant: &StoreId) -> Option<Arc<Mutex<TenantChanges>>> {
+    fn watch(&self, store: &StoreId) -> Option<Arc<Mutex<TenantChanges>>> {
         let mut all = self.0.write();
-        let has_room = all.by_tenant.len() < WATCHED_MAX || all.by_tenant.contains_key(tenant);
+        let has_room = all.by_tenant.len() < WATCHED_MAX || all.by_tenant.contains_key(store);
         let generation = all.generation_first;
         let fresh = || Arc::new(Mutex::new(TenantChanges::since(generation)));
-        has_room.then(|| all.by_tenant.entry(tenant.clone()).or_insert_with(fresh).clone())
+        has_room.then(|| all.by_tenant.entry(store.clone()).or_insert_with(fresh).clone())
     }
 
     /// Stops watching the tenants for which `is_gone` holds. All their data counts as changed
@@ -164,8 +164,8 @@ impl Changes {
         all.by_tenant.shrink_to_fit();
     }
 
-    fn of(&self, tenant: &StoreId) -> Option<Arc<Mutex<TenantChanges>>> {
-        self.0.read().by_tenant.get(tenant).cloned()
+    fn of(&self, store: &StoreId) -> Option<Arc<Mutex<TenantChanges>>> {
+        self.0.read().by_tenant.get(store).cloned()
     }
 }
 

@@ -129,23 +129,23 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn push(&mut self, tenant: &StoreId, series: &Labels, exemplar: Exemplar) {
-        let buffer = self.by_tenant.entry(tenant.clone()).or_default();
+    fn push(&mut self, store: &StoreId, series: &Labels, exemplar: Exemplar) {
+        let buffer = self.by_tenant.entry(store.clone()).or_default();
         buffer.push(series, exemplar);
         let len = buffer.arrivals.len();
-        let was_listed = self.by_len.remove(&(len - 1, tenant.clone()));
-        assert!(was_listed || len == 1, "a tenant is listed by its number of exemplars");
-        self.by_len.insert((len, tenant.clone()));
+        let was_listed = self.by_len.remove(&(len - 1, store.clone()));
+        assert!(was_listed || len == 1, "a store is listed by its number of exemplars");
+        self.by_len.insert((len, store.clone()));
         self.count += 1;
     }
 
-    /// Removes one exemplar of the tenant with most; of `tenant` if no other has more.
-    fn make_room(&mut self, tenant: &StoreId) {
-        let own_len = self.by_tenant.get(tenant).map_or(0, |buffer| buffer.arrivals.len());
+    /// Removes one exemplar of the store with most; of `store` if no other has more.
+    fn make_room(&mut self, store: &StoreId) {
+        let own_len = self.by_tenant.get(store).map_or(0, |buffer| buffer.arrivals.len());
         let largest = self.by_len.last().filter(|(len, _)| *len > own_len);
-        let loser = largest.map_or_else(|| tenant.clone(), |(_, tenant)| tenant.clone());
+        let loser = largest.map_or_else(|| store.clone(), |(_, store)| store.clone());
         let buffer = self.by_tenant.get_mut(&loser);
-        assert!(buffer.is_some(), "a full storage has a tenant with exemplars");
+        assert!(buffer.is_some(), "a full storage has a store with exemplars");
         let Some(buffer) = buffer else { return };
         let len = buffer.arrivals.len();
         buffer.pop_first();
@@ -158,8 +158,8 @@ impl Buffers {
         }
     }
 
-    fn check(&self, tenant: &StoreId, series: &Labels, exemplar: &Exemplar, window: ExemplarWindow) -> Fate {
-        let Some(buffer) = self.by_tenant.get(tenant) else { return Fate::New };
+    fn check(&self, store: &StoreId, series: &Labels, exemplar: &Exemplar, window: ExemplarWindow) -> Fate {
+        let Some(buffer) = self.by_tenant.get(store) else { return Fate::New };
         let Some(&id) = buffer.ids.get(series) else { return Fate::New };
         let Some(newest) = buffer.newest(id) else { return Fate::New };
         if order::is_equal(newest, exemplar) {
@@ -198,7 +198,7 @@ impl ExemplarStorage {
     /// go with it.
     pub(crate) fn append(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         window: ExemplarWindow,
         batch: &WriteBatch,
         outcome: &mut WriteOutcome,
@@ -226,7 +226,7 @@ impl ExemplarStorage {
             }
         }
         outcome.exemplars_accepted +=
-            self.push_all(tenant, window, exemplars, &mut outcome.exemplars_rejected);
+            self.push_all(store, window, exemplars, &mut outcome.exemplars_rejected);
     }
 
     /// Adds the exemplars of one request. Returns how many are accepted, repeats included; counts the others.
@@ -235,7 +235,7 @@ impl ExemplarStorage {
     /// their order within the request is irrelevant.
     fn push_all(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         window: ExemplarWindow,
         exemplars: Vec<(Labels, Exemplar)>,
         rejects: &mut ExemplarRejects,
@@ -251,7 +251,7 @@ impl ExemplarStorage {
                 ExemplarReject::OutOfBounds
             } else if label_chars(&exemplar.labels) > LABEL_CHARS_MAX {
                 ExemplarReject::LabelsTooLong
-            } else if buffers.check(tenant, series, exemplar, window) == Fate::OutOfOrder {
+            } else if buffers.check(store, series, exemplar, window) == Fate::OutOfOrder {
                 ExemplarReject::OutOfOrder
             } else {
                 return true;
@@ -262,13 +262,13 @@ impl ExemplarStorage {
         let count = accepted.len() as u64;
         accepted.sort_by(|(_, a), (_, b)| order::compare(a, b));
         for (series, exemplar) in accepted {
-            if buffers.check(tenant, &series, &exemplar, window) != Fate::New {
+            if buffers.check(store, &series, &exemplar, window) != Fate::New {
                 continue;
             }
             if buffers.count >= self.count_max {
-                buffers.make_room(tenant);
+                buffers.make_room(store);
             }
-            buffers.push(tenant, &series, exemplar);
+            buffers.push(store, &series, exemplar);
         }
         assert!(buffers.count <= self.count_max, "room is made before an exemplar is added");
         count
@@ -290,13 +290,13 @@ impl ExemplarStorage {
     /// Returns the exemplars of series that match any selector, by series, times ascending.
     pub(crate) fn select(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Vec<(Labels, Vec<Exemplar>)> {
         let is_match = |labels: &Labels| selectors.iter().any(|s| s.iter().all(|m| m.matches_labels(labels)));
         let buffers = self.buffers.lock();
-        let Some(buffer) = buffers.by_tenant.get(tenant) else { return Vec::new() };
+        let Some(buffer) = buffers.by_tenant.get(store) else { return Vec::new() };
         let matching = buffer.ids.iter().filter(|(labels, _)| is_match(labels));
         let mut found: Vec<(Labels, Vec<Exemplar>)> = matching
             .map(|(labels, &id)| {

@@ -41,14 +41,14 @@ struct Buckets {
 pub(crate) struct IngestionRates(Mutex<Buckets>);
 
 impl IngestionRates {
-    /// Takes `sample_count` tokens of `tenant`.
+    /// Takes `sample_count` tokens of `store`.
     ///
     /// # Errors
     /// [`WriteError::BurstExceeded`] if the bucket never holds as many tokens, [`WriteError::RateLimited`] if
     /// it has too few at the moment.
     pub(crate) fn take(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         limits: &TenantLimits,
         sample_count: u64,
         now_ns: u64,
@@ -64,7 +64,7 @@ impl IngestionRates {
         let mut buckets = self.0.lock();
         buckets.drop_full(now_ns);
         let fresh = Bucket { tokens: burst as f64, filled_ns: now_ns, full_ns: now_ns };
-        let bucket = buckets.by_tenant.entry(tenant.clone()).or_insert(fresh);
+        let bucket = buckets.by_tenant.entry(store.clone()).or_insert(fresh);
         let filled = now_ns.saturating_sub(bucket.filled_ns) as f64 / 1e9 * rate as f64;
         bucket.tokens = (bucket.tokens + filled).min(burst as f64);
         bucket.filled_ns = bucket.filled_ns.max(now_ns);
@@ -78,21 +78,21 @@ impl IngestionRates {
     }
 
     /// Returns the tokens of a request that was refused for another reason.
-    pub(crate) fn give_back(&self, tenant: &StoreId, limits: &TenantLimits, sample_count: u64) {
-        if let Some(bucket) = self.0.lock().by_tenant.get_mut(tenant) {
+    pub(crate) fn give_back(&self, store: &StoreId, limits: &TenantLimits, sample_count: u64) {
+        if let Some(bucket) = self.0.lock().by_tenant.get_mut(store) {
             bucket.take(-(sample_count as f64), limits.ingestion.rate, burst_of(limits));
         }
     }
 
     /// Returns the tokens that are taken at the moment; `None` without a limit.
-    pub(crate) fn burst_use(&self, tenant: &StoreId, limits: &TenantLimits, now_ns: u64) -> Option<BurstUse> {
+    pub(crate) fn burst_use(&self, store: &StoreId, limits: &TenantLimits, now_ns: u64) -> Option<BurstUse> {
         let rate = limits.ingestion.rate;
         if rate == 0 {
             return None;
         }
         let limit = burst_of(limits);
         let buckets = self.0.lock();
-        let used = buckets.by_tenant.get(tenant).map_or(0.0, |bucket| {
+        let used = buckets.by_tenant.get(store).map_or(0.0, |bucket| {
             let filled = now_ns.saturating_sub(bucket.filled_ns) as f64 / 1e9 * rate as f64;
             limit as f64 - (bucket.tokens + filled).min(limit as f64)
         });

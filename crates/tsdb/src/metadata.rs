@@ -132,8 +132,8 @@ impl TenantMetadata {
     }
 
     /// Puts all entries into frames.
-    fn put_all(&self, tenant: &StoreId, frames: &mut Frames) {
-        self.metrics.values().for_each(|entries| frames.put(tenant, entries.iter().rev()));
+    fn put_all(&self, store: &StoreId, frames: &mut Frames) {
+        self.metrics.values().for_each(|entries| frames.put(store, entries.iter().rev()));
         frames.end_frame();
     }
 }
@@ -144,8 +144,8 @@ impl Kept {
         Kept { tenants: BTreeMap::new(), text_bytes: 0, pending, change_count: 0, hasher }
     }
 
-    fn keep(&mut self, tenant: &StoreId, entry: &MetadataEntry) -> Fate {
-        let kept = self.tenants.entry(tenant.clone()).or_default();
+    fn keep(&mut self, store: &StoreId, entry: &MetadataEntry) -> Fate {
+        let kept = self.tenants.entry(store.clone()).or_default();
         let before = kept.text_bytes;
         assert!(before <= self.text_bytes, "the text of a tenant is in the sum of all");
         let fate = kept.keep(entry, &self.hasher, TEXT_BYTES_MAX.saturating_sub(self.text_bytes));
@@ -153,17 +153,17 @@ impl Kept {
         fate
     }
 
-    fn knows(&self, tenant: &StoreId, entries: &[MetadataEntry]) -> bool {
-        let Some(TenantMetadata { newest, .. }) = self.tenants.get(tenant) else { return false };
+    fn knows(&self, store: &StoreId, entries: &[MetadataEntry]) -> bool {
+        let Some(TenantMetadata { newest, .. }) = self.tenants.get(store) else { return false };
         entries.iter().all(|entry| newest.contains(&hash_of(&self.hasher, entry)))
     }
 
     /// Queues frames with all entries of `metrics`.
-    fn queue(&mut self, tenant: &StoreId, metrics: &BTreeSet<String>) {
-        let Some(kept) = self.tenants.get_mut(tenant) else { return };
+    fn queue(&mut self, store: &StoreId, metrics: &BTreeSet<String>) {
+        let Some(kept) = self.tenants.get_mut(store) else { return };
         for metric in metrics {
             kept.moved.remove(metric);
-            self.pending.put(tenant, kept.oldest_first(metric));
+            self.pending.put(store, kept.oldest_first(metric));
         }
         self.pending.end_frame();
         self.change_count += 1;
@@ -228,13 +228,13 @@ impl MetadataStore {
     }
 
     /// Keeps `entries`; the newest of a metric comes first and may replace the oldest.
-    pub(crate) fn keep(&self, tenant: &StoreId, entries: &[MetadataEntry]) -> Change {
+    pub(crate) fn keep(&self, store: &StoreId, entries: &[MetadataEntry]) -> Change {
         if entries.is_empty() {
             return Change(0);
         }
         {
             let kept = self.log.read();
-            if kept.knows(tenant, entries) {
+            if kept.knows(store, entries) {
                 // Another thread may still be writing the entries.
                 return Change(kept.change_count);
             }
@@ -242,18 +242,18 @@ impl MetadataStore {
         let mut kept = self.log.change();
         let mut changed = BTreeSet::new();
         for entry in entries {
-            match kept.keep(tenant, entry) {
+            match kept.keep(store, entry) {
                 Fate::Known => {}
                 Fate::Moved => {
-                    let tenant = kept.tenants.get_mut(tenant);
-                    tenant.map(|tenant| tenant.moved.insert(entry.metric.clone()));
+                    let store = kept.tenants.get_mut(store);
+                    store.map(|store| store.moved.insert(entry.metric.clone()));
                 }
                 Fate::Added => drop(changed.insert(entry.metric.clone())),
                 Fate::Refused => drop(self.refused_count.fetch_add(1, Ordering::Relaxed)),
             }
         }
         if !changed.is_empty() {
-            kept.queue(tenant, &changed);
+            kept.queue(store, &changed);
         }
         Change(kept.change_count)
     }
@@ -320,9 +320,9 @@ impl MetadataStore {
         (kept.tenants.values().map(one).sum(), count)
     }
 
-    /// Returns the number of metrics of `tenant` with metadata.
-    pub(crate) fn metric_count(&self, tenant: &StoreId) -> u64 {
-        self.log.read().tenants.get(tenant).map_or(0, |tenant| tenant.metrics.len() as u64)
+    /// Returns the number of metrics of `store` with metadata.
+    pub(crate) fn metric_count(&self, store: &StoreId) -> u64 {
+        self.log.read().tenants.get(store).map_or(0, |store| store.metrics.len() as u64)
     }
 
     /// Returns the number of refused entries, repetitions included.
@@ -331,9 +331,9 @@ impl MetadataStore {
     }
 
     /// Returns the entries of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
-    pub(crate) fn list(&self, tenant: &StoreId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
+    pub(crate) fn list(&self, store: &StoreId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
         let kept = self.log.read();
-        let Some(TenantMetadata { metrics, .. }) = kept.tenants.get(tenant) else { return Vec::new() };
+        let Some(TenantMetadata { metrics, .. }) = kept.tenants.get(store) else { return Vec::new() };
         let shown = if limit == 0 { usize::MAX } else { limit };
         match metric {
             Some(name) => metrics.get(name).cloned().unwrap_or_default(),

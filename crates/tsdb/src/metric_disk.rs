@@ -42,19 +42,19 @@ impl MetricDiskBytes {
     }
 }
 
-/// Sums of the bytes in the blocks of `tenant`.
+/// Sums of the bytes in the blocks of `store`.
 ///
 /// # Errors
 /// Errors of blocks that are damaged or cannot be read; as [`ReadContext::check`];
 /// [`QueryError::Memory`] without room for the names.
 pub(crate) fn read(
     blocks: &BlockStore,
-    tenant: &StoreId,
+    store: &StoreId,
     filter: MetricFilter<'_>,
     ctx: &ReadContext,
 ) -> Result<MetricDiskBytes, QueryError> {
     let mut held = ctx.budget.reserve(0)?;
-    let by_name = blocks.fold_in_range(tenant, TimeRange::ALL, HashMap::default, |by_name, block| {
+    let by_name = blocks.fold_in_range(store, TimeRange::ALL, HashMap::default, |by_name, block| {
         let mut add = |name: &str, bytes: u64| add(by_name, &mut held, name, bytes);
         match filter {
             MetricFilter::All => visit_metric_bytes(&block, ctx, &mut add),

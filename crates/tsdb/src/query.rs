@@ -53,11 +53,11 @@ pub(crate) struct TenantQueryable {
 }
 
 impl TenantQueryable {
-    pub(crate) fn new(storage: &Storage, tenant: &StoreId) -> TenantQueryable {
-        let duplicates = storage.limits_of(tenant).duplicates;
-        let bucket = storage.bucket_blocks(tenant);
-        let blocks = QueryBlocks::new(tenant, storage.blocks(), bucket);
-        TenantQueryable { head: storage.head().clone(), tenant: tenant.clone(), blocks, duplicates }
+    pub(crate) fn new(storage: &Storage, store: &StoreId) -> TenantQueryable {
+        let duplicates = storage.limits_of(store).duplicates;
+        let bucket = storage.bucket_blocks(store);
+        let blocks = QueryBlocks::new(store, storage.blocks(), bucket);
+        TenantQueryable { head: storage.head().clone(), tenant: store.clone(), blocks, duplicates }
     }
 
     /// Returns true if the head has series with values other than floats.

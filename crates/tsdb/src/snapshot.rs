@@ -120,24 +120,24 @@ impl<'a> SnapshotWriter<'a> {
         all.filter(|store| !catalog.dropped.contains(store)).cloned().collect()
     }
 
-    fn write_tenant(&self, tenant: &StoreId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {
+    fn write_tenant(&self, store: &StoreId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {
         let (disk, windows) = (&self.storage.env().disk, self.storage.head().windows());
         let io = |error| AdminError::Io { path: dir.to_owned(), error };
         disk.create_dir_all(dir).map_err(io)?;
-        let blocks = self.storage.blocks().tenant_or_new(tenant);
+        let blocks = self.storage.blocks().tenant_or_new(store);
         for block in blocks.list().iter() {
             chronolith_block::link_block(self.storage.env(), blocks.dir(), block.ulid(), dir)?;
         }
         if head == SnapshotHead::Include {
             let mut previous = blocks.newest_ulid();
-            let ranges: Vec<TimeRange> = windows.list_of(tenant).iter().map(|window| window.range).collect();
-            let of_tenant = BlockRanges::new(tenant, self.storage.env().clock.now_ms());
+            let ranges: Vec<TimeRange> = windows.list_of(store).iter().map(|window| window.range).collect();
+            let of_tenant = BlockRanges::new(store, self.storage.env().clock.now_ms());
             let width = of_tenant.width_of_old(&ranges);
             let mut blocks: Vec<_> =
                 ranges.into_iter().map(|range| of_tenant.widened(range, width)).collect();
             blocks.dedup();
             for range in blocks {
-                previous = self.write_window(tenant, range, dir, previous)?.or(previous);
+                previous = self.write_window(store, range, dir, previous)?.or(previous);
             }
         }
         disk.sync_dir(dir).map_err(io)
@@ -146,20 +146,20 @@ impl<'a> SnapshotWriter<'a> {
     /// Writes a window of the head to a block of the snapshot; its samples stay in the head.
     fn write_window(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         range: TimeRange,
         dir: &Path,
         previous: Option<Ulid>,
     ) -> Result<Option<Ulid>, AdminError> {
-        let window = self.storage.head().windows().snapshot(tenant, range)?;
+        let window = self.storage.head().windows().snapshot(store, range)?;
         let writer = BlockWriter::create_after(self.storage.env(), dir, previous)?;
-        let encoding = self.storage.block_encoding_of(tenant);
-        let mut writer = writer.with_unit(tenant.time_unit()).with_encoding(encoding);
+        let encoding = self.storage.block_encoding_of(store);
+        let mut writer = writer.with_unit(store.time_unit()).with_encoding(encoding);
         let mut encoder = SeriesEncoder::default();
         for series in window.series_with_later() {
             let WindowSeries { labels, chunks, texts, damages } = series?;
             for damage in damages {
-                tracing::error!(tenant = %store_name(tenant), %labels, %damage, "damaged chunk omitted from the snapshot");
+                tracing::error!(tenant = %store_name(store), %labels, %damage, "damaged chunk omitted from the snapshot");
             }
             encoder.put::<AdminError>(&labels, &chunks, texts.as_ref(), &mut writer)?;
         }

@@ -106,8 +106,8 @@ impl Storage {
     }
 
     /// Returns true if the bucket has all deletions of a block, or none is to have them.
-    pub(crate) fn has_bucket_deletions(&self, tenant: &StoreId, entry: &Arc<BlockEntry>) -> bool {
-        match self.uploads.as_ref().zip(self.folder_of(tenant)) {
+    pub(crate) fn has_bucket_deletions(&self, store: &StoreId, entry: &Arc<BlockEntry>) -> bool {
+        match self.uploads.as_ref().zip(self.folder_of(store)) {
             Some((uploads, folder)) => uploads.has(&folder, entry),
             None => true,
         }

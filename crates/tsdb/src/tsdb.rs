@@ -184,8 +184,8 @@ impl Tsdb {
     ///
     /// # Errors
     /// [`WriteError`]: nothing of the batch is acknowledged. Rejected samples are no error: see the outcome.
-    pub fn append(&self, tenant: &StoreId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
-        self.wait_durable(self.apply(tenant, batch)?)
+    pub fn append(&self, store: &StoreId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
+        self.wait_durable(self.apply(store, batch)?)
     }
 
     /// Makes a batch visible. It is acknowledged after [`Tsdb::wait_durable`], for which the batch is not
@@ -193,15 +193,15 @@ impl Tsdb {
     ///
     /// # Errors
     /// As [`Tsdb::append`].
-    pub fn apply(&self, tenant: &StoreId, batch: &WriteBatch) -> Result<Applied, WriteError> {
-        self.apply_of(tenant, batch, Writer::Client)
+    pub fn apply(&self, store: &StoreId, batch: &WriteBatch) -> Result<Applied, WriteError> {
+        self.apply_of(store, batch, Writer::Client)
     }
 
     /// Returns the earliest time in milliseconds that others than continuous queries have written since a
     /// generation, deletions included; `i64::MAX` if there is none.
     #[must_use]
-    pub fn sent_since(&self, tenant: &StoreId, generation: u64) -> i64 {
-        self.storage.changes().sent_since(tenant, generation)
+    pub fn sent_since(&self, store: &StoreId, generation: u64) -> i64 {
+        self.storage.changes().sent_since(store, generation)
     }
 
     /// As [`Tsdb::apply`], for the points of a writer.
@@ -210,22 +210,22 @@ impl Tsdb {
     /// As [`Tsdb::append`].
     pub fn apply_of(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         batch: &WriteBatch,
         writer: Writer,
     ) -> Result<Applied, WriteError> {
-        let limits = self.storage.limits_of(tenant);
-        let (mut outcome, position) = self.append_to_head(tenant, &limits, batch)?;
+        let limits = self.storage.limits_of(store);
+        let (mut outcome, position) = self.append_to_head(store, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as result caches require.
-        self.storage.changes().note_batch(tenant, batch, writer);
-        if !tenant.is_default()
+        self.storage.changes().note_batch(store, batch, writer);
+        if !store.is_default()
             && let Some(&first) = batch.times.iter().min()
         {
-            self.note_change_of_owner(tenant, first);
+            self.note_change_of_owner(store, first);
         }
-        let change = self.storage.metadata().keep(tenant, &batch.metadata);
+        let change = self.storage.metadata().keep(store, &batch.metadata);
         let window = ExemplarWindow::of(&limits, self.storage.env().clock.now_ms());
-        self.exemplars.append(tenant, window, batch, &mut outcome);
+        self.exemplars.append(store, window, batch, &mut outcome);
         Ok(Applied { outcome, position, change })
     }
 
@@ -249,15 +249,15 @@ impl Tsdb {
     /// Takes the tokens of the tenant's rate limit and appends. A batch is refused as a whole or not at all.
     fn append_to_head(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         limits: &TenantLimits,
         batch: &WriteBatch,
     ) -> Result<(WriteOutcome, WalPosition), WriteError> {
         let clock = &self.storage.env().clock;
         let sample_count = batch.sample_count() as u64;
-        self.ingestion_rates.take(tenant, limits, sample_count, clock.mono_ns())?;
-        self.storage.head().append(tenant, limits, clock.now_ms(), batch).inspect_err(|_| {
-            self.ingestion_rates.give_back(tenant, limits, sample_count);
+        self.ingestion_rates.take(store, limits, sample_count, clock.mono_ns())?;
+        self.storage.head().append(store, limits, clock.now_ms(), batch).inspect_err(|_| {
+            self.ingestion_rates.give_back(store, limits, sample_count);
         })
     }
 
@@ -274,11 +274,11 @@ impl Tsdb {
         Arc::new(TenantQueryable::new(&self.storage, store))
     }
 
-    /// Returns head and blocks of `tenant` as one source for languages with types: series with all their
+    /// Returns head and blocks of `store` as one source for languages with types: series with all their
     /// labels, reserved ones included, and samples of the type of their series.
     #[must_use]
-    pub fn typed_queryable(&self, tenant: &StoreId) -> Arc<dyn Queryable> {
-        Arc::new(TypedQueryable::new(TenantQueryable::new(&self.storage, tenant)))
+    pub fn typed_queryable(&self, store: &StoreId) -> Arc<dyn Queryable> {
+        Arc::new(TypedQueryable::new(TenantQueryable::new(&self.storage, store)))
     }
 
     /// Returns the series of `tenant`'s default store as fields named `value` of measurements named as the
@@ -299,25 +299,25 @@ impl Tsdb {
     ///
     /// # Errors
     /// As a query that reads the list of blocks of the bucket.
-    pub fn sample_ranges(&self, tenant: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
-        let windows = self.storage.head().windows().list_of(tenant);
+    pub fn sample_ranges(&self, store: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
+        let windows = self.storage.head().windows().list_of(store);
         let mut ranges: Vec<TimeRange> = windows.iter().map(|window| window.range).collect();
-        if let Some(blocks) = self.storage.blocks().tenant(tenant) {
+        if let Some(blocks) = self.storage.blocks().tenant(store) {
             ranges.extend(blocks.list().iter().map(|block| block.range()));
         }
-        if let Some(source) = self.storage.bucket_blocks(tenant) {
+        if let Some(source) = self.storage.bucket_blocks(store) {
             let blocks = source.blocks_in(TimeRange::ALL, ctx)?;
             ranges.extend(blocks.iter().map(|block| block.range()));
         }
         Ok(ranges)
     }
 
-    /// Returns an estimate of the series of `tenant`: those in the head or in the block with most of them.
+    /// Returns an estimate of the series of `store`: those in the head or in the block with most of them.
     #[must_use]
-    pub fn series_count(&self, tenant: &StoreId) -> u64 {
+    pub fn series_count(&self, store: &StoreId) -> u64 {
         let ctx = ReadContext::unlimited(self.storage.env().clock.clone());
         let all = Selector { matchers: &[], range: TimeRange::ALL };
-        let estimate = TenantQueryable::new(&self.storage, tenant).estimate(&all, &ctx);
+        let estimate = TenantQueryable::new(&self.storage, store).estimate(&all, &ctx);
         estimate.ok().flatten().map_or(0, |estimate| estimate.series)
     }
 
@@ -344,23 +344,23 @@ impl Tsdb {
         self.exemplars.select(&tenant.into(), selectors, range)
     }
 
-    /// Returns the part of `range`, in the unit of the tenant, from the first window on in which `tenant` may
+    /// Returns the part of `range`, in the unit of the tenant, from the first window on in which `store` may
     /// have samples; `None` if there is none.
     #[must_use]
-    pub fn times(&self, tenant: &StoreId, range: TimeRange) -> Option<TimeRange> {
-        let windows = self.storage.head().windows().list_of(tenant);
+    pub fn times(&self, store: &StoreId, range: TimeRange) -> Option<TimeRange> {
+        let windows = self.storage.head().windows().list_of(store);
         let head = windows.iter().map(|window| window.range).filter(|window| window.overlaps(range));
-        let blocks = self.storage.blocks().tenant(tenant);
+        let blocks = self.storage.blocks().tenant(store);
         let blocks = blocks.and_then(|blocks| blocks.first_start_in(range));
         let first = head.map(|window| window.start).chain(blocks).min()?;
         Some(TimeRange::new(first.max(range.start), range.end))
     }
 
-    /// Records that samples of `tenant` in `range`, in its unit, changed by another way than [`Tsdb::append`]
+    /// Records that samples of `store` in `range`, in its unit, changed by another way than [`Tsdb::append`]
     /// or retention: a deletion, an import of blocks. To be called after the change.
-    pub fn note_change(&self, tenant: &StoreId, range: TimeRange) {
-        self.storage.changes().note_range(tenant, range);
-        self.note_change_of_owner(tenant, range.start);
+    pub fn note_change(&self, store: &StoreId, range: TimeRange) {
+        self.storage.changes().note_range(store, range);
+        self.note_change_of_owner(store, range.start);
     }
 
     /// Records that samples of a store from `first` on changed for readers of all stores of its owner.
@@ -578,23 +578,23 @@ impl Tsdb {
     /// [`AdminError`]; part of the samples may be deleted then.
     pub fn delete_series(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<DeleteReport, AdminError> {
-        let deleted = self.admin().and_then(|admin| admin.delete_series(tenant, selectors, range));
+        let deleted = self.admin().and_then(|admin| admin.delete_series(store, selectors, range));
         // Also after a failure: part of the samples may be gone.
-        self.note_change(tenant, range);
+        self.note_change(store, range);
         deleted
     }
 
-    /// Rewrites every block of `tenant` with tombstones without its deleted samples; returns the number of
+    /// Rewrites every block of `store` with tombstones without its deleted samples; returns the number of
     /// blocks.
     ///
     /// # Errors
     /// [`AdminError`]; blocks before the failed one are clean, the others are unchanged.
-    pub fn clean_tombstones(&self, tenant: &StoreId) -> Result<u64, AdminError> {
-        self.admin()?.clean_tombstones(tenant)
+    pub fn clean_tombstones(&self, store: &StoreId) -> Result<u64, AdminError> {
+        self.admin()?.clean_tombstones(store)
     }
 
     /// Writes a snapshot of `stores` and returns its name below `snapshots/` of the data directory. With the

@@ -24,8 +24,8 @@ pub(crate) struct BlockRanges {
 }
 
 impl BlockRanges {
-    pub(crate) fn new(tenant: &StoreId, now_ms: i64) -> BlockRanges {
-        let unit = tenant.time_unit();
+    pub(crate) fn new(store: &StoreId, now_ms: i64) -> BlockRanges {
+        let unit = store.time_unit();
         BlockRanges { unit, old_end: unit.from_ms(now_ms.saturating_sub(OLD_BLOCK_MS)) }
     }
 

@@ -34,23 +34,23 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn scan_label_values(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         scan: &LabelValueScan<'_>,
         ctx: &ReadContext,
         visit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<(), QueryError> {
         ctx.check()?;
-        let id = tenant;
-        let Some(tenant) = self.state.index.tenant(id) else { return Ok(()) };
-        if !self.has_samples_in(&tenant, scan.range) {
+        let id = store;
+        let Some(store) = self.state.index.tenant(id) else { return Ok(()) };
+        if !self.has_samples_in(&store, scan.range) {
             return Ok(());
         }
-        if !self.has_no_empty_series(&tenant) {
+        if !self.has_no_empty_series(&store) {
             let selector = Selector { matchers: &[], range: scan.range };
             let values = self.label_values(id, scan.name, &selector, 0, ctx)?;
             return scan.visit_listed(&values, &ctx.budget, visit);
         }
-        scan_live_values(&tenant, scan, ctx, &mut |value, _| visit(value))
+        scan_live_values(&store, scan, ctx, &mut |value, _| visit(value))
     }
 
     /// Visits the values of a label with their numbers of series, ascending, until `visit` returns false.
@@ -60,15 +60,15 @@ impl HeadReader {
     /// As [`ReadContext::check`].
     pub fn scan_series_counts(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         name: &str,
         ctx: &ReadContext,
         visit: &mut dyn FnMut(&str, u64) -> bool,
     ) -> Result<(), QueryError> {
         ctx.check()?;
-        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(()) };
+        let Some(store) = self.state.index.tenant(store) else { return Ok(()) };
         let scan = LabelValueScan { name, prefix: "", range: TimeRange::ALL };
-        scan_live_values(&tenant, &scan, ctx, visit)
+        scan_live_values(&store, &scan, ctx, visit)
     }
 
     /// Returns the label names of the selected series, sorted and distinct; at most `limit` (0 = all). Cost:
@@ -78,36 +78,36 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn label_names(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selector: &Selector<'_>,
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         ctx.check()?;
-        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(Vec::new()) };
+        let Some(store) = self.state.index.tenant(store) else { return Ok(Vec::new()) };
         let limit = if limit == 0 { usize::MAX } else { limit };
-        if !self.has_samples_in(&tenant, selector.range) {
+        if !self.has_samples_in(&store, selector.range) {
             return Ok(Vec::new());
         }
-        if selector.matchers.is_empty() && self.has_no_empty_series(&tenant) {
-            let tables = tenant.tables.read();
+        if selector.matchers.is_empty() && self.has_no_empty_series(&store) {
+            let tables = store.tables.read();
             let mut names: Vec<&str> = tables.names().collect();
             names.sort_unstable();
             return Ok(names.into_iter().take(limit).map(str::to_owned).collect());
         }
         let _ids = self.state.index.ids.use_ids();
-        let ids = matching(&tenant, selector)?;
+        let ids = matching(&store, selector)?;
         let mut names = BTreeSet::new();
-        self.for_each_page(&tenant, &ids, selector.range, ctx, |tables, ids| {
+        self.for_each_page(&store, &ids, selector.range, ctx, |tables, ids| {
             tables.collect_names(ids, &mut names);
         })?;
         Ok(names.into_iter().take(limit).collect())
     }
 
     /// Returns true if a series of the tenant has the label, or had it since the index was last rebuilt.
-    pub fn has_label_name(&self, tenant: &StoreId, name: &str) -> bool {
-        let tenant = self.state.index.tenant(tenant);
-        tenant.is_some_and(|tenant| !tenant.tables.read().pairs_of_name(name).is_empty())
+    pub fn has_label_name(&self, store: &StoreId, name: &str) -> bool {
+        let store = self.state.index.tenant(store);
+        store.is_some_and(|store| !store.tables.read().pairs_of_name(name).is_empty())
     }
 
     /// Returns the values of `name` among the selected series, sorted and distinct; at most `limit` (0 =
@@ -117,29 +117,29 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn label_values(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         name: &str,
         selector: &Selector<'_>,
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         ctx.check()?;
-        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(Vec::new()) };
+        let Some(store) = self.state.index.tenant(store) else { return Ok(Vec::new()) };
         let limit = if limit == 0 { usize::MAX } else { limit };
-        if !self.has_samples_in(&tenant, selector.range) {
+        if !self.has_samples_in(&store, selector.range) {
             return Ok(Vec::new());
         }
-        if selector.matchers.is_empty() && self.has_no_empty_series(&tenant) {
-            return Ok(tenant.tables.read().values(name, limit));
+        if selector.matchers.is_empty() && self.has_no_empty_series(&store) {
+            return Ok(store.tables.read().values(name, limit));
         }
         let _ids = self.state.index.ids.use_ids();
-        let ids = matching(&tenant, selector)?;
-        if let Some(mut values) = self.values_by_postings(&tenant, name, &ids, selector.range, ctx)? {
+        let ids = matching(&store, selector)?;
+        if let Some(mut values) = self.values_by_postings(&store, name, &ids, selector.range, ctx)? {
             values.truncate(limit);
             return Ok(values);
         }
         let mut values = BTreeSet::new();
-        self.for_each_page(&tenant, &ids, selector.range, ctx, |tables, ids| {
+        self.for_each_page(&store, &ids, selector.range, ctx, |tables, ids| {
             tables.collect_values(name, ids, &mut values);
         })?;
         Ok(values.into_iter().take(limit).collect())

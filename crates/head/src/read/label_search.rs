@@ -67,22 +67,22 @@ impl HeadValues {
     /// As [`HeadReader::select`].
     pub fn new(
         reader: &HeadReader,
-        tenant: &StoreId,
+        store: &StoreId,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
     ) -> Result<Option<HeadValues>, QueryError> {
         ctx.check()?;
         let reader = HeadReader { state: reader.state.clone() };
-        let Some(tenant) = reader.state.index.tenant(tenant) else { return Ok(None) };
-        if !reader.has_samples_in(&tenant, search.range) {
+        let Some(store) = reader.state.index.tenant(store) else { return Ok(None) };
+        if !reader.has_samples_in(&store, search.range) {
             return Ok(None);
         }
-        let tables = tenant.tables.read();
+        let tables = store.tables.read();
         let position = ValuePosition::new(&tables, search.name);
-        let removed_before = tenant.removed_count.load(Ordering::Relaxed);
+        let removed_before = store.removed_count.load(Ordering::Relaxed);
         RwLockReadGuard::unlock_fair(tables);
         let name = search.name.to_owned();
-        Ok(Some(HeadValues { reader, tenant, name, ctx: ctx.clone(), position, removed_before }))
+        Ok(Some(HeadValues { reader, tenant: store, name, ctx: ctx.clone(), position, removed_before }))
     }
 
     /// Returns true once if series have left the head since the last call, or the start: their values are

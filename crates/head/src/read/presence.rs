@@ -58,16 +58,16 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn select_presence(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selector: &Selector<'_>,
         hints: &PresenceHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let Some(tenant) = self.state.index.tenant(tenant) else {
+        let Some(store) = self.state.index.tenant(store) else {
             return Ok(Box::new(VecBatches::new(Vec::new())));
         };
         let _ids = self.state.index.ids.use_ids();
-        let ids = select_refs(&*tenant.tables.read(), selector.matchers)?;
+        let ids = select_refs(&*store.tables.read(), selector.matchers)?;
         let mut memory = ctx.budget.reserve((ids.len() * ENTRY_BYTES) as u64)?;
         let mut selection = Selection {
             groups: Groups::new(hints.projection),
@@ -84,7 +84,7 @@ impl HeadReader {
             let reserved = ctx.budget.reserve(copied.heap_bytes())?;
             let disk = self.state.env.disk.clone();
             selection.pages.push(SelectedChunks::new(copied, None, disk, reserved));
-            selection.add_page(&tenant, &found)?;
+            selection.add_page(&store, &found)?;
         }
         ctx.check()?;
         let batches = selection.finish();

@@ -94,11 +94,11 @@ impl HeadReader {
     /// [`QueryError`]: canceled, timed out, out of memory budget.
     pub fn select(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
-        self.select_labels(tenant, selector, SampleNeed::All, None, ctx)
+        self.select_labels(store, selector, SampleNeed::All, None, ctx)
     }
 
     /// As [`HeadReader::select`], for callers that need only the newest sample of each series in the range.
@@ -107,11 +107,11 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn select_newest(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
-        self.select_labels(tenant, selector, SampleNeed::Newest, None, ctx)
+        self.select_labels(store, selector, SampleNeed::Newest, None, ctx)
     }
 
     /// As [`HeadReader::select`] or [`HeadReader::select_newest`], with the labels of `projection` alone.
@@ -121,21 +121,21 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn select_labels(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         selector: &Selector<'_>,
         samples: SampleNeed,
         projection: Option<Projection<'_>>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
-        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(Vec::new()) };
-        let tenant = &*tenant;
+        let Some(store) = self.state.index.tenant(store) else { return Ok(Vec::new()) };
+        let store = &*store;
         let _ids = self.state.index.ids.use_ids();
-        let tables = tenant.tables.read();
+        let tables = store.tables.read();
         let ids = select_refs(&*tables, selector.matchers)?;
-        let removed_before = tenant.removed_count.load(Ordering::Relaxed);
+        let removed_before = store.removed_count.load(Ordering::Relaxed);
         drop(tables);
         let selection =
-            Selection { reader: self, tenant, selector, ctx, samples, projection, removed_before };
+            Selection { reader: self, tenant: store, selector, ctx, samples, projection, removed_before };
         let pages = selection.copy_pages(&ids)?;
         ctx.check()?;
         if let Some(order) = selection.order(&pages) {
@@ -197,11 +197,11 @@ impl HeadReader {
     ///
     /// # Errors
     /// As [`HeadReader::select`].
-    pub fn estimate(&self, tenant: &StoreId, selector: &Selector<'_>) -> Result<ReadEstimate, QueryError> {
-        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(ReadEstimate::default()) };
+    pub fn estimate(&self, store: &StoreId, selector: &Selector<'_>) -> Result<ReadEstimate, QueryError> {
+        let Some(store) = self.state.index.tenant(store) else { return Ok(ReadEstimate::default()) };
         let all_samples =
-            tenant.windows.lock().sample_count(self.state.series.window_width(tenant.unit), selector.range);
-        let tables = tenant.tables.read();
+            store.windows.lock().sample_count(self.state.series.window_width(store.unit), selector.range);
+        let tables = store.tables.read();
         let all_series = tables.live_count() as u64;
         if selector.matchers.is_empty() {
             return Ok(ReadEstimate { series: all_series, samples: all_samples });

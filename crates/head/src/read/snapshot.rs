@@ -48,18 +48,18 @@ pub struct WindowSnapshot {
     _ids: IdUse,
 }
 
-/// Takes the chunks of `tenant` in `window`; implements [`crate::HeadWindows::snapshot`].
+/// Takes the chunks of `store` in `window`; implements [`crate::HeadWindows::snapshot`].
 pub(crate) fn snapshot_window(
     state: &HeadState,
-    tenant: &StoreId,
+    store: &StoreId,
     window: TimeRange,
 ) -> Result<WindowSnapshot, HeadError> {
-    let tenant = state.index.tenant_or_create(tenant, || state.env.rng.next_u64()).ok_or_else(|| {
+    let store = state.index.tenant_or_create(store, || state.env.rng.next_u64()).ok_or_else(|| {
         HeadError::Corrupt { path: state.options.dir.clone(), what: "too many tenants".to_owned() }
     })?;
     let _ids = state.index.ids.use_ids();
-    let all = tenant.series_ids();
-    take_window(state, tenant, window, &all, |_, _| true)
+    let all = store.series_ids();
+    take_window(state, store, window, &all, |_, _| true)
 }
 
 /// Takes the chunks in `window` of the `series` (ascending) that `is_wanted` accepts. The caller keeps the

@@ -49,7 +49,7 @@ pub struct DeleteProgress {
 /// Deletes the samples in `range` of the matched series; implements [`crate::Head::delete`].
 pub(super) fn delete(
     state: &HeadState,
-    tenant: &StoreId,
+    store: &StoreId,
     selectors: &[Vec<Matcher>],
     range: TimeRange,
     progress: &DeleteProgress,
@@ -57,18 +57,18 @@ pub(super) fn delete(
     let _ids = state.index.ids.use_ids();
     state.admit()?;
     let mut stats = DeleteStats::default();
-    let Some(tenant) = state.index.tenant(tenant) else { return Ok((stats, state.wal.position())) };
+    let Some(store) = state.index.tenant(store) else { return Ok((stats, state.wal.position())) };
     let mut ids = Vec::new();
     for matchers in selectors {
-        let tables = tenant.tables.read();
+        let tables = store.tables.read();
         ids.extend(select_refs(&*tables, matchers).expect("lookups in memory do not fail"));
     }
     ids.sort_unstable();
     ids.dedup();
-    tenant.field_types.lock().forget_groups();
+    store.field_types.lock().forget_groups();
     stats.matched_count = ids.len() as u64;
     progress.series_total.store(stats.matched_count, Ordering::Relaxed);
-    let mut cx = state.series.replay_context(tenant.unit);
+    let mut cx = state.series.replay_context(store.unit);
     let (mut changed, mut payload) = (Vec::new(), Vec::new());
     for run in page_runs(&ids) {
         changed.clear();
@@ -82,7 +82,7 @@ pub(super) fn delete(
                 changed.push(id);
             }
             if stripe.series(id).is_some() && stripe.is_empty(id) {
-                tenant.empty_series.store(EMPTY_SOME, Ordering::Relaxed);
+                store.empty_series.store(EMPTY_SOME, Ordering::Relaxed);
             }
         }
         if !changed.is_empty() {
@@ -91,7 +91,7 @@ pub(super) fn delete(
         }
         drop(unlogged);
         MutexGuard::unlock_fair(stripe);
-        tenant.windows.lock().merge(&mut cx.windows, i64::MAX);
+        store.windows.lock().merge(&mut cx.windows, i64::MAX);
         progress.series_done.fetch_add(run.len() as u64, Ordering::Relaxed);
         // Chunks that were encoded again must not pile up in memory; a failure is reported by the next
         // append.

@@ -78,15 +78,15 @@ impl Catalogue {
         (Catalogue { state: Mutex::new(state) }, loaded)
     }
 
-    /// Records that blocks of `tenant` were removed and added; durable after the next [`Catalogue::commit`].
+    /// Records that blocks of `store` were removed and added; durable after the next [`Catalogue::commit`].
     pub(crate) fn note<'a>(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         removed: impl Iterator<Item = Ulid>,
         added: impl Iterator<Item = &'a BlockRecord>,
     ) {
         let mut payload = Vec::new();
-        put_tenant(&store_name(tenant), &mut payload);
+        put_tenant(&store_name(store), &mut payload);
         removed.for_each(|ulid| put_remove(ulid, &mut payload));
         added.for_each(|record| put_add(record, &mut payload));
         let mut state = self.state.lock();

@@ -141,12 +141,12 @@ struct Added {
 fn load_tenant(
     env: &Env,
     options: &TsdbOptions,
-    tenant: &StoreId,
+    store: &StoreId,
     mut known: TenantRecords,
     catalogue: &Catalogue,
     findings: &mut Findings,
 ) -> std::io::Result<TenantBlocks> {
-    let dir = tenant_dir(&options.data_dir, tenant);
+    let dir = tenant_dir(&options.data_dir, store);
     let names = env.disk.list(&dir)?;
     let (mut records, mut added, mut changed) = (Vec::new(), Vec::new(), Vec::new());
     let mut damaged = BTreeSet::new();
@@ -169,7 +169,7 @@ fn load_tenant(
                 }
                 records.push(known.record);
             }
-            None => added.extend(read_added(env, tenant, &dir.join(name), ulid, findings)),
+            None => added.extend(read_added(env, store, &dir.join(name), ulid, findings)),
         }
     }
     let unfinished = drop_unfinished_sets(&mut added, &records);
@@ -185,18 +185,18 @@ fn load_tenant(
     // A record whose block is dropped below does no harm: the removal is recorded after it.
     if !added.is_empty() || !changed.is_empty() || !lost.is_empty() {
         let fresh = added.iter().map(|one| &one.record).chain(&changed);
-        catalogue.note(tenant, lost.into_iter(), fresh);
+        catalogue.note(store, lost.into_iter(), fresh);
     }
     records.extend(added.into_iter().map(|one| one.record));
     let replaced = drop_replaced(&mut records);
     findings.replaced_count += replaced.len();
     if !replaced.is_empty() {
-        catalogue.note(tenant, replaced.iter().copied(), std::iter::empty());
+        catalogue.note(store, replaced.iter().copied(), std::iter::empty());
     }
     let entries: Vec<_> = records.into_iter().map(BlockEntry::new).collect();
     let is_damaged = |entry: &&Arc<BlockEntry>| damaged.contains(&entry.ulid());
     entries.iter().filter(is_damaged).for_each(|entry| entry.note_damaged_contents());
-    let blocks = TenantBlocks::new(&options.data_dir, tenant, entries);
+    let blocks = TenantBlocks::new(&options.data_dir, store, entries);
     blocks.push_removals(unfinished.into_iter().chain(replaced).map(|ulid| blocks.block_dir(ulid)));
     Ok(blocks)
 }
@@ -249,9 +249,9 @@ fn read_changed(env: &Env, dir: &Path, record: &BlockRecord) -> Result<BlockReco
     })
 }
 
-fn read_added(env: &Env, tenant: &StoreId, dir: &Path, ulid: Ulid, findings: &mut Findings) -> Option<Added> {
+fn read_added(env: &Env, store: &StoreId, dir: &Path, ulid: Ulid, findings: &mut Findings) -> Option<Added> {
     match read_record(env, dir, ulid) {
-        Ok((_, meta)) if meta.time_unit() != tenant.time_unit() => {
+        Ok((_, meta)) if meta.time_unit() != store.time_unit() => {
             let found = meta.time_unit();
             let what = "block left out: its times are not in the unit of the tenant";
             findings.damaged.push(|| format!("{}: {what}: {found:?}seconds", dir.display()));

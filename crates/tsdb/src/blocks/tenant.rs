@@ -121,7 +121,7 @@ impl List {
 }
 
 impl TenantBlocks {
-    pub(crate) fn new(data_dir: &Path, tenant: &StoreId, mut entries: Vec<Arc<BlockEntry>>) -> TenantBlocks {
+    pub(crate) fn new(data_dir: &Path, store: &StoreId, mut entries: Vec<Arc<BlockEntry>>) -> TenantBlocks {
         entries.sort_by_key(|entry| entry.precedence());
         let ascend = entries.is_sorted_by(|a, b| a.precedence() < b.precedence());
         assert!(ascend, "a start finds each block once");
@@ -133,9 +133,9 @@ impl TenantBlocks {
             totals,
             entries: Arc::new(entries),
         };
-        let dir = tenant_dir(data_dir, tenant);
+        let dir = tenant_dir(data_dir, store);
         TenantBlocks {
-            tenant: tenant.clone(),
+            tenant: store.clone(),
             dir,
             list: RwLock::new(list),
             has_durable_dir: AtomicBool::new(false),
@@ -264,6 +264,6 @@ impl TenantBlocks {
 
 /// Returns the directory of a tenant's blocks: `DATA/tenants/<id>`.
 #[must_use]
-pub fn tenant_dir(data_dir: &Path, tenant: &StoreId) -> PathBuf {
-    data_dir.join(TENANTS_DIR).join(&*store_name(tenant))
+pub fn tenant_dir(data_dir: &Path, store: &StoreId) -> PathBuf {
+    data_dir.join(TENANTS_DIR).join(&*store_name(store))
 }

@@ -19,14 +19,14 @@ fn series() -> Labels {
     Labels::from_pairs([("__name__", "x")])
 }
 
-fn push(storage: &ExemplarStorage, tenant: &StoreId, exemplars: &[Exemplar]) -> (u64, ExemplarRejects) {
+fn push(storage: &ExemplarStorage, store: &StoreId, exemplars: &[Exemplar]) -> (u64, ExemplarRejects) {
     let mut rejects = ExemplarRejects::default();
     let exemplars = exemplars.iter().map(|exemplar| (series(), exemplar.clone())).collect();
-    (storage.push_all(tenant, window(0), exemplars, &mut rejects), rejects)
+    (storage.push_all(store, window(0), exemplars, &mut rejects), rejects)
 }
 
-fn times(storage: &ExemplarStorage, tenant: &StoreId, range: TimeRange) -> Vec<i64> {
-    let found = storage.select(tenant, &[vec![Matcher::equal("__name__", "x")]], range);
+fn times(storage: &ExemplarStorage, store: &StoreId, range: TimeRange) -> Vec<i64> {
+    let found = storage.select(store, &[vec![Matcher::equal("__name__", "x")]], range);
     found.iter().flat_map(|(_, exemplars)| exemplars.iter().map(|e| e.time_ms)).collect()
 }
 

@@ -47,19 +47,19 @@ pub(super) struct CompactionJobs {
 }
 
 impl CompactionJobs {
-    /// Plans the blocks of `tenant` and returns the job of the first step, or of a block with deletions.
-    fn plan_tenant(&mut self, storage: &Storage, tenant: &StoreId, now_ms: i64) -> Option<Job> {
-        self.planned.remove(tenant);
-        let blocks = storage.blocks().tenant(tenant)?;
+    /// Plans the blocks of `store` and returns the job of the first step, or of a block with deletions.
+    fn plan_tenant(&mut self, storage: &Storage, store: &StoreId, now_ms: i64) -> Option<Job> {
+        self.planned.remove(store);
+        let blocks = storage.blocks().tenant(store)?;
         let list = blocks.list();
-        let mut candidates = candidates(storage, tenant, &list);
-        let Some(others) = only_in_bucket(storage, tenant, &list) else {
+        let mut candidates = candidates(storage, store, &list);
+        let Some(others) = only_in_bucket(storage, store, &list) else {
             // Planned again with the next search.
-            storage.blocks().mark_changed(tenant);
+            storage.blocks().mark_changed(store);
             return None;
         };
         candidates.extend(others);
-        let bounds = plan_bounds(storage, tenant, now_ms);
+        let bounds = plan_bounds(storage, store, now_ms);
         let by_ulid: BTreeMap<Ulid, &Arc<BlockEntry>> =
             list.iter().map(|entry| (entry.ulid(), entry)).collect();
         let entries = |ulids: Vec<Ulid>| -> Step {
@@ -74,24 +74,24 @@ impl CompactionJobs {
         if steps.is_empty() {
             let ulid = with_deletions(&candidates, &bounds)?;
             let bytes = by_ulid.get(&ulid).map_or(0, |entry| entry.size_bytes());
-            return Some(Job::of_tenant(JobKind::Deletion, tenant.clone(), now_ms, bytes));
+            return Some(Job::of_tenant(JobKind::Deletion, store.clone(), now_ms, bytes));
         }
-        let job = step_job(tenant, &steps, now_ms);
-        self.planned.insert(tenant.clone(), steps);
+        let job = step_job(store, &steps, now_ms);
+        self.planned.insert(store.clone(), steps);
         job
     }
 
-    /// Returns the job of the next step of `tenant`, planned again if none is left.
-    fn next_job(&mut self, storage: &Storage, tenant: &StoreId, now_ms: i64) -> Option<Job> {
-        match self.planned.get(tenant) {
-            Some(steps) if !steps.is_empty() => step_job(tenant, steps, now_ms),
-            _ => self.plan_tenant(storage, tenant, now_ms),
+    /// Returns the job of the next step of `store`, planned again if none is left.
+    fn next_job(&mut self, storage: &Storage, store: &StoreId, now_ms: i64) -> Option<Job> {
+        match self.planned.get(store) {
+            Some(steps) if !steps.is_empty() => step_job(store, steps, now_ms),
+            _ => self.plan_tenant(storage, store, now_ms),
         }
     }
 
-    /// Takes the next planned step of `tenant` whose blocks are all in the list.
-    fn take_step(&mut self, blocks: &TenantBlocks, tenant: &StoreId) -> Option<Step> {
-        let steps = self.planned.get_mut(tenant)?;
+    /// Takes the next planned step of `store` whose blocks are all in the list.
+    fn take_step(&mut self, blocks: &TenantBlocks, store: &StoreId) -> Option<Step> {
+        let steps = self.planned.get_mut(store)?;
         while let Some(mut step) = steps.pop_front() {
             if step.iter().all(|entry| blocks.has(entry)) {
                 step.sort_by_key(|entry| entry.precedence());
@@ -181,28 +181,28 @@ pub(super) fn run_step(cx: &JobContext<'_>, step: &Rewrite) -> Outcome {
     Outcome::Failed(error.to_string())
 }
 
-/// Returns the block of `tenant` that is rewritten next because of its deletions. With a bucket, one whose
+/// Returns the block of `store` that is rewritten next because of its deletions. With a bucket, one whose
 /// deletions are not there yet waits for its upload.
 pub(super) fn next_with_deletions(
     storage: &Storage,
     blocks: &TenantBlocks,
-    tenant: &StoreId,
+    store: &StoreId,
     now_ms: i64,
 ) -> Option<Arc<BlockEntry>> {
     let list = blocks.list();
-    let mut candidates = candidates(storage, tenant, &list);
+    let mut candidates = candidates(storage, store, &list);
     let is_waiting = |ulid: Ulid| {
         let entry = list.iter().find(|entry| entry.ulid() == ulid);
-        entry.is_some_and(|entry| !storage.has_bucket_deletions(tenant, entry))
+        entry.is_some_and(|entry| !storage.has_bucket_deletions(store, entry))
     };
     candidates.retain(|candidate| !is_waiting(candidate.ulid));
-    let ulid = with_deletions(&candidates, &plan_bounds(storage, tenant, now_ms))?;
+    let ulid = with_deletions(&candidates, &plan_bounds(storage, store, now_ms))?;
     list.iter().find(|entry| entry.ulid() == ulid).cloned()
 }
 
-fn step_job(tenant: &StoreId, steps: &VecDeque<Step>, now_ms: i64) -> Option<Job> {
+fn step_job(store: &StoreId, steps: &VecDeque<Step>, now_ms: i64) -> Option<Job> {
     let bytes = steps.front()?.iter().map(|entry| entry.size_bytes()).sum();
-    Some(Job::of_tenant(JobKind::Compaction, tenant.clone(), now_ms, bytes))
+    Some(Job::of_tenant(JobKind::Compaction, store.clone(), now_ms, bytes))
 }
 
 /// Returns the end of the last window that is flushed by now.
@@ -211,39 +211,39 @@ fn closed_ms(storage: &Storage, now_ms: i64) -> i64 {
     TimeRange::window_of(flushed_ms.max(TIME_MIN_MS), WINDOW_MS).start
 }
 
-fn plan_bounds(storage: &Storage, tenant: &StoreId, now_ms: i64) -> PlanBounds {
+fn plan_bounds(storage: &Storage, store: &StoreId, now_ms: i64) -> PlanBounds {
     PlanBounds {
         closed_ms: closed_ms(storage, now_ms),
-        retention_ms: storage.limits_of(tenant).retention_ms,
+        retention_ms: storage.limits_of(store).retention_ms,
         input_bytes_max: storage.options().compaction.block_bytes_max.saturating_mul(INPUT_PART),
     }
 }
 
 /// Blocks that only the bucket has and that overlap local ones of `list`: they may be between these in order
 /// of precedence. `None` if they are not known.
-fn only_in_bucket(storage: &Storage, tenant: &StoreId, list: &[Arc<BlockEntry>]) -> Option<Vec<Candidate>> {
+fn only_in_bucket(storage: &Storage, store: &StoreId, list: &[Arc<BlockEntry>]) -> Option<Vec<Candidate>> {
     if list.len() < 2 {
         return Some(Vec::new());
     }
-    let mut others = storage.places_in_bucket(tenant)?;
+    let mut others = storage.places_in_bucket(store)?;
     let local: BTreeSet<Ulid> = list.iter().map(|entry| entry.ulid()).collect();
     others.retain(|place| {
         !local.contains(&place.ulid) && list.iter().any(|entry| entry.range().overlaps(place.range))
     });
     let candidate = |BlockPlace { ulid, precedence, range, split_set }: BlockPlace| {
-        Candidate::excluded(ulid, precedence, tenant.time_unit().range_to_ms(range), split_set)
+        Candidate::excluded(ulid, precedence, store.time_unit().range_to_ms(range), split_set)
     };
     Some(others.into_iter().map(candidate).collect())
 }
 
-fn candidates(storage: &Storage, tenant: &StoreId, list: &[Arc<BlockEntry>]) -> Vec<Candidate> {
+fn candidates(storage: &Storage, store: &StoreId, list: &[Arc<BlockEntry>]) -> Vec<Candidate> {
     let refused = storage.blocks().compaction_refused();
     let candidate = |entry: &Arc<BlockEntry>| {
         let record = entry.record();
         Candidate {
             ulid: record.ulid,
             precedence: entry.precedence(),
-            range: tenant.time_unit().range_to_ms(entry.range()),
+            range: store.time_unit().range_to_ms(entry.range()),
             size_bytes: record.size_bytes,
             split_set: record.split_set,
             has_many_deletions: record.tombstone_count * TOMBSTONE_PART > record.series_count,

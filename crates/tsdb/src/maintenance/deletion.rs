@@ -14,16 +14,16 @@ use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 pub(super) struct DeletionJobs;
 
 impl DeletionJobs {
-    fn run_one(cx: &JobContext<'_>, tenant: &StoreId) -> Outcome {
-        let Some(blocks) = cx.storage.blocks().tenant(tenant) else { return Outcome::Done };
-        let next = || next_with_deletions(cx.storage, &blocks, tenant, cx.now_ms);
+    fn run_one(cx: &JobContext<'_>, store: &StoreId) -> Outcome {
+        let Some(blocks) = cx.storage.blocks().tenant(store) else { return Outcome::Done };
+        let next = || next_with_deletions(cx.storage, &blocks, store, cx.now_ms);
         let Some(block) = next() else { return Outcome::Done };
-        let step = Rewrite { tenant: tenant.clone(), blocks: blocks.clone(), inputs: vec![block] };
+        let step = Rewrite { tenant: store.clone(), blocks: blocks.clone(), inputs: vec![block] };
         let outcome = run_step(cx, &step);
         if matches!(outcome, Outcome::Done | Outcome::Abandoned(_))
             && let Some(block) = next()
         {
-            cx.add(Job::of_tenant(JobKind::Deletion, tenant.clone(), cx.now_ms, block.size_bytes()));
+            cx.add(Job::of_tenant(JobKind::Deletion, store.clone(), cx.now_ms, block.size_bytes()));
         }
         outcome
     }

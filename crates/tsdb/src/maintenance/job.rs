@@ -121,8 +121,8 @@ impl Job {
     }
 
     /// A job of `kind` for one tenant.
-    pub(super) fn of_tenant(kind: JobKind, tenant: StoreId, due_ms: i64, cost_bytes: u64) -> Job {
-        let key = JobKey { kind, tenant: Some(tenant), range: TimeRange::ALL };
+    pub(super) fn of_tenant(kind: JobKind, store: StoreId, due_ms: i64, cost_bytes: u64) -> Job {
+        let key = JobKey { kind, tenant: Some(store), range: TimeRange::ALL };
         Job { due_ms, cost_bytes, ..Job::with_key(key) }
     }
 }

@@ -44,9 +44,9 @@ impl JobRunner for LocalRetentionJobs {
 }
 
 /// Returns true if the bucket has `block` and it ended before `oldest_ms`.
-fn is_removable(storage: &Storage, tenant: &StoreId, block: &Arc<BlockEntry>, oldest_ms: i64) -> bool {
-    let end_ms = tenant.time_unit().to_ms_ceil(block.range().end);
-    end_ms <= oldest_ms && storage.is_uploaded(tenant, block)
+fn is_removable(storage: &Storage, store: &StoreId, block: &Arc<BlockEntry>, oldest_ms: i64) -> bool {
+    let end_ms = store.time_unit().to_ms_ceil(block.range().end);
+    end_ms <= oldest_ms && storage.is_uploaded(store, block)
 }
 
 fn remove_copies(cx: &JobContext<'_>, tenant: &StoreId) -> Result<(), BlockError> {

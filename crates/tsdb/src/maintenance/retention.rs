@@ -117,9 +117,9 @@ impl RetentionJobs {
     }
 }
 
-/// Returns the end of a block of `tenant`, rounded up to a millisecond.
-fn end_ms(tenant: &StoreId, block: &BlockEntry) -> i64 {
-    tenant.time_unit().to_ms_ceil(block.range().end)
+/// Returns the end of a block of `store`, rounded up to a millisecond.
+fn end_ms(store: &StoreId, block: &BlockEntry) -> i64 {
+    store.time_unit().to_ms_ceil(block.range().end)
 }
 
 impl JobRunner for RetentionJobs {

@@ -133,8 +133,8 @@ impl Scrub {
         notes
     }
 
-    fn report(&self, tenant: &StoreId, entry: &BlockEntry, text: String, effect: &str) {
-        tracing::error!(tenant = %store_name(tenant), block = %entry.ulid(), damage = text, "{effect}");
+    fn report(&self, store: &StoreId, entry: &BlockEntry, text: String, effect: &str) {
+        tracing::error!(tenant = %store_name(store), block = %entry.ulid(), damage = text, "{effect}");
         let mut findings = self.findings.lock();
         if findings.texts.len() < NAMED_MAX {
             findings.texts.push(text);

@@ -43,10 +43,10 @@ impl Frames {
         self.frames.len()
     }
 
-    /// Adds entries of `tenant`; all entries since the last [`Frames::end_frame`] belong to one tenant.
-    pub(super) fn put<'a>(&mut self, tenant: &StoreId, entries: impl Iterator<Item = &'a MetadataEntry>) {
+    /// Adds entries of `store`; all entries since the last [`Frames::end_frame`] belong to one tenant.
+    pub(super) fn put<'a>(&mut self, store: &StoreId, entries: impl Iterator<Item = &'a MetadataEntry>) {
         if self.payload.is_empty() {
-            put_tenant(&store_name(tenant), &mut self.payload);
+            put_tenant(&store_name(store), &mut self.payload);
         }
         entries.for_each(|entry| put_entry(entry, &mut self.payload));
         if self.payload.len() >= PAYLOAD_BYTES {

@@ -268,12 +268,8 @@ impl FolderSource {
 }
 
 impl QueryBlocks {
-    pub(super) fn new(
-        tenant: &StoreId,
-        local: &Arc<BlockStore>,
-        bucket: Option<FolderSource>,
-    ) -> QueryBlocks {
-        QueryBlocks { tenant: tenant.clone(), local: local.clone(), bucket }
+    pub(super) fn new(store: &StoreId, local: &Arc<BlockStore>, bucket: Option<FolderSource>) -> QueryBlocks {
+        QueryBlocks { tenant: store.clone(), local: local.clone(), bucket }
     }
 
     /// Local blocks of all tenants.

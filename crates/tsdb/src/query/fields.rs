@@ -25,12 +25,12 @@ pub(crate) struct BlockFields {
 impl BlockFields {
     fn find(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         field: [Matcher; 2],
         range: TimeRange,
     ) -> Result<Option<WordKind>, QueryError> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
-        for block in self.blocks.open_in_range(tenant, range)? {
+        for block in self.blocks.open_in_range(store, range)? {
             for kind in WordKind::ALL {
                 let [name, field] = field.clone();
                 let matchers = [name, field, kind_matcher(kind)];
@@ -46,14 +46,14 @@ impl BlockFields {
     /// Returns the values of a label of the series that `matchers` select in blocks of a range.
     fn values(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         name: &str,
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<BTreeSet<String>, QueryError> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let selector = Selector { matchers, range };
-        self.blocks.fold_in_range(tenant, range, BTreeSet::new, |values, block| {
+        self.blocks.fold_in_range(store, range, BTreeSet::new, |values, block| {
             values.extend(block.label_values(name, &selector, 0, &ctx)?);
             Ok(())
         })
@@ -89,24 +89,18 @@ fn has_samples(
 }
 
 impl FieldHistory for BlockFields {
-    fn kind_in(
-        &self,
-        tenant: &StoreId,
-        measurement: &str,
-        field: &str,
-        range: TimeRange,
-    ) -> Option<WordKind> {
+    fn kind_in(&self, store: &StoreId, measurement: &str, field: &str, range: TimeRange) -> Option<WordKind> {
         let matchers = [Matcher::equal("__name__", measurement), Matcher::equal(FIELD_LABEL, field)];
-        self.find(tenant, matchers, range).unwrap_or_else(|error| {
-            tracing::warn!(tenant = %store_name(tenant), measurement, field, %error, "blocks could not be asked for the type of a field");
+        self.find(store, matchers, range).unwrap_or_else(|error| {
+            tracing::warn!(tenant = %store_name(store), measurement, field, %error, "blocks could not be asked for the type of a field");
             None
         })
     }
 
-    fn kinds_by_name(&self, tenant: &StoreId, range: TimeRange) -> Vec<KindsOfName> {
+    fn kinds_by_name(&self, store: &StoreId, range: TimeRange) -> Vec<KindsOfName> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let fresh = BTreeMap::<String, Vec<WordKind>>::new;
-        let by_name = self.blocks.fold_in_range(tenant, range, fresh, |by_name, block| {
+        let by_name = self.blocks.fold_in_range(store, range, fresh, |by_name, block| {
             for kind in WordKind::ALL {
                 let matchers = [kind_matcher(kind)];
                 let selector = Selector { matchers: &matchers, range };
@@ -120,22 +114,16 @@ impl FieldHistory for BlockFields {
             Ok(())
         });
         let by_name = by_name.unwrap_or_else(|error| {
-            tracing::warn!(tenant = %store_name(tenant), %error, "reading types of fields from blocks failed, assuming none");
+            tracing::warn!(tenant = %store_name(store), %error, "reading types of fields from blocks failed, assuming none");
             BTreeMap::new()
         });
         by_name.into_iter().collect()
     }
 
-    fn measurements_of(
-        &self,
-        tenant: &StoreId,
-        field: &str,
-        kind: WordKind,
-        range: TimeRange,
-    ) -> Vec<String> {
+    fn measurements_of(&self, store: &StoreId, field: &str, kind: WordKind, range: TimeRange) -> Vec<String> {
         let matchers = [Matcher::equal(FIELD_LABEL, field), kind_matcher(kind)];
-        let names = self.values(tenant, "__name__", &matchers, range).unwrap_or_else(|error| {
-            tracing::warn!(tenant = %store_name(tenant), field, %error, "reading measurements of a field from blocks failed, assuming none");
+        let names = self.values(store, "__name__", &matchers, range).unwrap_or_else(|error| {
+            tracing::warn!(tenant = %store_name(store), field, %error, "reading measurements of a field from blocks failed, assuming none");
             BTreeSet::new()
         });
         names.into_iter().collect()

@@ -56,14 +56,14 @@ impl StoreValues {
     pub(super) fn new(
         head: &HeadReader,
         blocks: Arc<BlockStore>,
-        tenant: &StoreId,
+        store: &StoreId,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
     ) -> Result<StoreValues, QueryError> {
-        let of_head = HeadValues::new(head, tenant, search, ctx)?.map(Repeated::new);
+        let of_head = HeadValues::new(head, store, search, ctx)?.map(Repeated::new);
         let mut values = StoreValues {
             blocks,
-            tenant: tenant.clone(),
+            tenant: store.clone(),
             name: search.name.to_owned(),
             range: search.range,
             ctx: ctx.clone(),

@@ -29,8 +29,8 @@ pub(crate) struct Rewrite {
 
 impl Rewrite {
     /// A rewrite of one block, which applies its deletions.
-    pub(crate) fn of_block(tenant: &StoreId, blocks: &Arc<TenantBlocks>, block: Arc<BlockEntry>) -> Rewrite {
-        Rewrite { tenant: tenant.clone(), blocks: blocks.clone(), inputs: vec![block] }
+    pub(crate) fn of_block(store: &StoreId, blocks: &Arc<TenantBlocks>, block: Arc<BlockEntry>) -> Rewrite {
+        Rewrite { tenant: store.clone(), blocks: blocks.clone(), inputs: vec![block] }
     }
 
     fn input_bytes(&self) -> u64 {

@@ -125,16 +125,16 @@ impl FlushPlanner {
     }
 
     /// Joins the flushes of many old ranges of a tenant.
-    fn widen_old(&mut self, tenant: &StoreId) {
-        let first = (tenant.clone(), TimeRange { start: i64::MIN, end: i64::MIN });
+    fn widen_old(&mut self, store: &StoreId) {
+        let first = (store.clone(), TimeRange { start: i64::MIN, end: i64::MIN });
         let of_tenant = self.due.range(first..).map(|((other, range), _)| (other, *range));
         let all: Vec<TimeRange> =
-            of_tenant.take_while(|(other, _)| *other == tenant).map(|(_, range)| range).collect();
-        let ranges = BlockRanges::new(tenant, self.rules.now_ms);
+            of_tenant.take_while(|(other, _)| *other == store).map(|(_, range)| range).collect();
+        let ranges = BlockRanges::new(store, self.rules.now_ms);
         let width = ranges.width_of_old(&all);
         for range in all.into_iter().filter(|&range| ranges.widened(range, width) != range) {
-            if let Some(flush) = self.due.remove(&(tenant.clone(), range)) {
-                self.put_due(tenant, ranges.widened(range, width), flush);
+            if let Some(flush) = self.due.remove(&(store.clone(), range)) {
+                self.put_due(store, ranges.widened(range, width), flush);
             }
         }
     }
@@ -165,21 +165,21 @@ impl FlushPlanner {
         }
     }
 
-    fn add_small(&mut self, tenant: &StoreId, group: SmallWindows) {
+    fn add_small(&mut self, store: &StoreId, group: SmallWindows) {
         if group.due_ms <= self.rules.now_ms {
-            self.add_due(tenant, group.range, DueFlush { due_ms: group.due_ms, bytes: group.bytes });
+            self.add_due(store, group.range, DueFlush { due_ms: group.due_ms, bytes: group.bytes });
         } else {
-            self.waiting.push((tenant.clone(), group));
+            self.waiting.push((store.clone(), group));
         }
     }
 
     /// Adds a flush; old windows of one day become one.
-    fn add_due(&mut self, tenant: &StoreId, windows: TimeRange, flush: DueFlush) {
-        self.put_due(tenant, BlockRanges::new(tenant, self.rules.now_ms).of(windows), flush);
+    fn add_due(&mut self, store: &StoreId, windows: TimeRange, flush: DueFlush) {
+        self.put_due(store, BlockRanges::new(store, self.rules.now_ms).of(windows), flush);
     }
 
-    fn put_due(&mut self, tenant: &StoreId, range: TimeRange, flush: DueFlush) {
-        let known = self.due.entry((tenant.clone(), range)).or_insert(DueFlush { bytes: 0, ..flush });
+    fn put_due(&mut self, store: &StoreId, range: TimeRange, flush: DueFlush) {
+        let known = self.due.entry((store.clone(), range)).or_insert(DueFlush { bytes: 0, ..flush });
         known.due_ms = known.due_ms.min(flush.due_ms);
         known.bytes = known.bytes.saturating_add(flush.bytes);
     }

@@ -65,13 +65,13 @@ impl<'a> FlushWriter<'a> {
         FlushWriter { storage, counters }
     }
 
-    /// Flushes the windows of `tenant` in `range` to one block.
+    /// Flushes the windows of `store` in `range` to one block.
     ///
     /// # Errors
     /// [`FlushError`].
-    pub(crate) fn flush(&self, tenant: &StoreId, range: TimeRange) -> Result<(), FlushError> {
-        let snapshot = self.storage.head().windows().snapshot(tenant, range)?;
-        self.flush_snapshot(tenant, range, snapshot)
+    pub(crate) fn flush(&self, store: &StoreId, range: TimeRange) -> Result<(), FlushError> {
+        let snapshot = self.storage.head().windows().snapshot(store, range)?;
+        self.flush_snapshot(store, range, snapshot)
     }
 
     /// Flushes `snapshot`, which is part or all of `range`.
@@ -80,11 +80,11 @@ impl<'a> FlushWriter<'a> {
     /// [`FlushError`].
     pub(crate) fn flush_snapshot(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         range: TimeRange,
         snapshot: WindowSnapshot,
     ) -> Result<(), FlushError> {
-        let window = self.write(tenant, range, snapshot)?;
+        let window = self.write(store, range, snapshot)?;
         self.publish(vec![window]).into_iter().collect()
     }
 
@@ -94,23 +94,23 @@ impl<'a> FlushWriter<'a> {
     /// [`FlushError`].
     pub(crate) fn write(
         &self,
-        tenant: &StoreId,
+        store: &StoreId,
         range: TimeRange,
         snapshot: WindowSnapshot,
     ) -> Result<WrittenWindow, FlushError> {
         let env = self.storage.env();
         let started_ns = env.clock.mono_ns();
-        let blocks = self.storage.blocks().tenant_or_new(tenant);
+        let blocks = self.storage.blocks().tenant_or_new(store);
         blocks.make_dir(&*env.disk)?;
-        let encoding = self.storage.block_encoding_of(tenant);
+        let encoding = self.storage.block_encoding_of(store);
         let writer = BlockWriter::create_after(env, blocks.dir(), self.storage.newest_ulid(&blocks))?;
-        let mut writer = writer.with_unit(tenant.time_unit()).with_encoding(encoding);
+        let mut writer = writer.with_unit(store.time_unit()).with_encoding(encoding);
         let mut encoder = SeriesEncoder::default();
         for series in snapshot.series() {
             let WindowSeries { labels, chunks, texts, damages } = series?;
             for damage in damages {
                 self.counters.damaged_chunks.increment();
-                tracing::error!(tenant = %store_name(tenant), %labels, %damage, "damaged chunk omitted from the flushed block");
+                tracing::error!(tenant = %store_name(store), %labels, %damage, "damaged chunk omitted from the flushed block");
             }
             if chunks.is_empty() {
                 continue;
@@ -127,8 +127,8 @@ impl<'a> FlushWriter<'a> {
         }
         let (ulid, bytes) = (writer.ulid(), writer.size_bytes());
         let block = writer.write(range)?;
-        let tenant = tenant.clone();
-        Ok(WrittenWindow { tenant, range, snapshot, blocks, ulid, bytes, block, started_ns })
+        let store = store.clone();
+        Ok(WrittenWindow { tenant: store, range, snapshot, blocks, ulid, bytes, block, started_ns })
     }
 
     /// Syncs the blocks, adds them to the lists of their tenants and removes their samples from the head.
