@@ -57,23 +57,23 @@ impl Source {
 /// A sample of the first series of a request, and the sum over all its series at that time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probe {
-    pub(crate) time_ms: i64,
-    pub(crate) value: f64,
-    pub(crate) sum: f64,
+    pub(super) time_ms: i64,
+    pub(super) value: f64,
+    pub(super) sum: f64,
 }
 
 /// One request's worth of series.
 pub(crate) struct Batch {
     body: Body,
     source: Source,
-    pub(crate) first_idx: usize,
-    pub(crate) series_count: usize,
+    pub(super) first_idx: usize,
+    pub(super) series_count: usize,
     /// Samples per series that the server has acknowledged.
-    pub(crate) acked_count: usize,
+    pub(super) acked_count: usize,
     /// Series that it started with.
     fill_count: usize,
     /// One an acknowledged request, for batches that are probed.
-    pub(crate) probes: Vec<Probe>,
+    pub(super) probes: Vec<Probe>,
 }
 
 impl Batch {
@@ -101,19 +101,19 @@ pub(crate) struct Fleet {
 /// Series and how they are cut to requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
-    pub(crate) series: std::ops::Range<usize>,
-    pub(crate) batch_len: usize,
-    pub(crate) connection_count: usize,
-    pub(crate) content: Content,
-    pub(crate) start_ms: i64,
+    pub(super) series: std::ops::Range<usize>,
+    pub(super) batch_len: usize,
+    pub(super) connection_count: usize,
+    pub(super) content: Content,
+    pub(super) start_ms: i64,
 }
 
 /// Samples of replaced series by outcome.
 pub(crate) struct Replaced {
     /// Acknowledged samples of those that ended.
-    pub(crate) acked_sample_count: usize,
+    pub(super) acked_sample_count: usize,
     /// The first series that does not exist yet.
-    pub(crate) next_idx: usize,
+    pub(super) next_idx: usize,
 }
 
 /// Progress of the senders, for a caller that watches them.

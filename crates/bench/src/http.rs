@@ -143,10 +143,10 @@ impl Accept {
 
 /// A response as it came over the wire.
 pub(crate) struct Received<'a> {
-    pub(crate) status: u16,
+    pub(super) status: u16,
     coding: Accept,
     /// The body without the framing of chunks.
-    pub(crate) body: &'a [u8],
+    pub(super) body: &'a [u8],
 }
 
 impl Received<'_> {

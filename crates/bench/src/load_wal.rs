@@ -140,17 +140,17 @@ impl Content for Case {
 /// Figures of one way to load one case.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
-    pub(crate) round_ms: Vec<f64>,
-    pub(crate) peak_bytes: u64,
-    pub(crate) allocations: usize,
-    pub(crate) allocated_bytes: usize,
+    pub(super) round_ms: Vec<f64>,
+    pub(super) peak_bytes: u64,
+    pub(super) allocations: usize,
+    pub(super) allocated_bytes: usize,
 }
 
 /// One case with both ways.
 pub(crate) struct Measured {
-    pub(crate) case: Case,
-    pub(crate) prometheus_log: Figures,
-    pub(crate) own_log: Figures,
+    pub(super) case: Case,
+    pub(super) prometheus_log: Figures,
+    pub(super) own_log: Figures,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {

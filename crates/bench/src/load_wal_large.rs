@@ -75,12 +75,12 @@ impl Encoding {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
-    pub(crate) name: &'static str,
-    pub(crate) series: usize,
-    pub(crate) samples_per_series: usize,
+    pub(super) name: &'static str,
+    pub(super) series: usize,
+    pub(super) samples_per_series: usize,
     /// Wall seconds, CPU seconds and peak bytes of Prometheus 3.14, as published, for the size without
     /// `--full`.
-    pub(crate) prometheus: (f64, f64, f64),
+    pub(super) prometheus: (f64, f64, f64),
 }
 
 impl Shape {
@@ -159,10 +159,10 @@ impl Content for Shape {
 
 /// Figures of one shape.
 pub(crate) struct Measured {
-    pub(crate) shape: Shape,
-    pub(crate) log_bytes: u64,
-    pub(crate) checksum: Checksum,
-    pub(crate) rows: Vec<(&'static str, Used)>,
+    pub(super) shape: Shape,
+    pub(super) log_bytes: u64,
+    pub(super) checksum: Checksum,
+    pub(super) rows: Vec<(&'static str, Used)>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {

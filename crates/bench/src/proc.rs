@@ -14,9 +14,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CpuSeconds {
     /// In user mode.
-    pub(crate) user: f64,
+    pub(super) user: f64,
     /// In the kernel.
-    pub(crate) system: f64,
+    pub(super) system: f64,
 }
 
 impl CpuSeconds {
@@ -82,11 +82,11 @@ fn run_queue_wait_ns(text: &str) -> Option<u64> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     /// At this moment.
-    pub(crate) now_bytes: u64,
+    pub(super) now_bytes: u64,
     /// The most so far.
-    pub(crate) peak_bytes: u64,
+    pub(super) peak_bytes: u64,
     /// Resident pages that belong to no file (heap, stacks). Other pages can be dropped and read again.
-    pub(crate) anonymous_bytes: u64,
+    pub(super) anonymous_bytes: u64,
 }
 
 /// Memory of the process.

@@ -126,13 +126,13 @@ impl Target {
 /// A finished benchmark.
 pub(crate) struct Report {
     /// Name of the benchmark.
-    pub(crate) name: String,
+    pub(super) name: String,
     /// Servers that took part; empty for what runs in this process.
-    pub(crate) kinds: Vec<Kind>,
+    pub(super) kinds: Vec<Kind>,
     /// Load and setup, one line each.
-    pub(crate) notes: Vec<String>,
-    pub(crate) tables: Vec<Table>,
-    pub(crate) targets: Vec<Target>,
+    pub(super) notes: Vec<String>,
+    pub(super) tables: Vec<Table>,
+    pub(super) targets: Vec<Target>,
 }
 
 impl Report {

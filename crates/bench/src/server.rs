@@ -28,12 +28,12 @@ static STARTED_COUNT: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
     /// Series that it has to take and to read back.
-    pub(crate) series_count: usize,
+    pub(super) series_count: usize,
     /// Further flags of the program.
-    pub(crate) flags: Vec<String>,
+    pub(super) flags: Vec<String>,
     /// Prometheus: the sections of its configuration after `global`; InfluxDB: lines of its section `data`;
     /// carbon: its archive.
-    pub(crate) config: String,
+    pub(super) config: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -156,7 +156,7 @@ pub(crate) struct Server {
     child: Child,
     dir: PathBuf,
     /// Port on which it listens.
-    pub(crate) port: u16,
+    pub(super) port: u16,
     kind: Kind,
     setup: Setup,
 }

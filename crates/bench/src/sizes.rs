@@ -16,13 +16,13 @@ const COMPACTION_WAIT: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     /// Times and values.
-    pub(crate) chunk_bytes: u64,
+    pub(super) chunk_bytes: u64,
     /// Names, postings, places.
-    pub(crate) index_bytes: u64,
+    pub(super) index_bytes: u64,
     /// Bytes of `meta.json` and tombstones.
-    pub(crate) other_bytes: u64,
+    pub(super) other_bytes: u64,
     /// Number of files.
-    pub(crate) file_count: u64,
+    pub(super) file_count: u64,
 }
 
 impl Sizes {

@@ -25,8 +25,8 @@ const ANSWER_BYTES_MAX: u64 = 1 << 30;
 /// Answer of the server.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
 }
 
 /// Posts a form to `path` below `url`; without a scheme that is `http://`.

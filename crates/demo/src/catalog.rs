@@ -72,28 +72,28 @@ pub(crate) const CALLER_IDXS: [usize; 2] = [1, 2];
 /// A service with its instances; all of them have its version.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    pub(crate) name: &'static str,
-    pub(crate) tenant: Tenant,
-    pub(crate) version: String,
+    pub(super) name: &'static str,
+    pub(super) tenant: Tenant,
+    pub(super) version: String,
     /// Name and zone of each instance.
-    pub(crate) instances: Vec<Placement>,
+    pub(super) instances: Vec<Placement>,
     /// Requests per second of one instance at noon.
-    pub(crate) request_rate: f64,
+    pub(super) request_rate: f64,
     /// Median of the latency, in seconds.
-    pub(crate) latency_s: f64,
+    pub(super) latency_s: f64,
     /// Share of the incident that the service feels, 0 to 1.
-    pub(crate) impact: f64,
-    pub(crate) has_database: bool,
-    pub(crate) has_sizes: bool,
+    pub(super) impact: f64,
+    pub(super) has_database: bool,
+    pub(super) has_sizes: bool,
     /// Names of the services that it calls.
-    pub(crate) callees: Vec<&'static str>,
+    pub(super) callees: Vec<&'static str>,
 }
 
 /// Address and zone of an instance.
 #[derive(Debug, Clone)]
 pub(crate) struct Placement {
-    pub(crate) instance: String,
-    pub(crate) zone: &'static str,
+    pub(super) instance: String,
+    pub(super) zone: &'static str,
 }
 
 const ZONES: [&str; 3] = ["eu-1a", "eu-1b", "eu-1c"];

@@ -15,15 +15,15 @@ use crate::timeline::Step;
 /// A series and its samples since the last request.
 #[derive(Debug)]
 pub(crate) struct Column {
-    pub(crate) metric: &'static Metric,
+    pub(super) metric: &'static Metric,
     /// Sorted by name, as senders send them.
-    pub(crate) labels: Vec<(String, String)>,
-    pub(crate) samples: Vec<SampleOut>,
+    pub(super) labels: Vec<(String, String)>,
+    pub(super) samples: Vec<SampleOut>,
     /// Time, start time (0), histogram.
-    pub(crate) histograms: Vec<(i64, i64, Arc<Histogram>)>,
-    pub(crate) exemplars: Vec<Exemplar>,
+    pub(super) histograms: Vec<(i64, i64, Arc<Histogram>)>,
+    pub(super) exemplars: Vec<Exemplar>,
     /// Returns true once samples of the series were put into a request.
-    pub(crate) is_known: bool,
+    pub(super) is_known: bool,
 }
 
 impl Column {

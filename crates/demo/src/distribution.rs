@@ -21,8 +21,8 @@ const EXPONENTIAL_COUNT: usize = 75;
 /// Observations of one step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Observed {
-    pub(crate) count: f64,
-    pub(crate) median: f64,
+    pub(super) count: f64,
+    pub(super) median: f64,
 }
 
 impl Observed {

@@ -5,10 +5,10 @@ use chronolith_model::MetricKind;
 /// A metric family.
 #[derive(Debug)]
 pub(crate) struct Metric {
-    pub(crate) name: &'static str,
-    pub(crate) kind: MetricKind,
-    pub(crate) unit: &'static str,
-    pub(crate) help: &'static str,
+    pub(super) name: &'static str,
+    pub(super) kind: MetricKind,
+    pub(super) unit: &'static str,
+    pub(super) help: &'static str,
 }
 
 const fn metric(name: &'static str, kind: MetricKind, unit: &'static str, help: &'static str) -> Metric {

@@ -31,22 +31,22 @@ pub(crate) enum Protocol {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Series that no earlier request had.
-    pub(crate) new_series: u64,
-    pub(crate) floats: u64,
-    pub(crate) histograms: u64,
-    pub(crate) exemplars: u64,
+    pub(super) new_series: u64,
+    pub(super) floats: u64,
+    pub(super) histograms: u64,
+    pub(super) exemplars: u64,
 }
 
 /// A request and its effect.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) tenant: Tenant,
-    pub(crate) protocol: Protocol,
+    pub(super) tenant: Tenant,
+    pub(super) protocol: Protocol,
     /// As it is sent.
-    pub(crate) body: Vec<u8>,
-    pub(crate) stored: Counts,
+    pub(super) body: Vec<u8>,
+    pub(super) stored: Counts,
     /// Samples or lines that the server refuses; it answers a request with any by 400.
-    pub(crate) refused_count: u64,
+    pub(super) refused_count: u64,
 }
 
 /// Collects series for requests in remote write 2.0.

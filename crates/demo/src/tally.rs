@@ -13,11 +13,11 @@ use crate::timeline::Timeline;
 /// Counts of one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TenantTally {
-    pub(crate) stored: Counts,
-    pub(crate) refused_count: u64,
-    pub(crate) request_count: u64,
+    pub(super) stored: Counts,
+    pub(super) refused_count: u64,
+    pub(super) request_count: u64,
     /// Bodies as sent.
-    pub(crate) body_bytes: u64,
+    pub(super) body_bytes: u64,
 }
 
 impl TenantTally {

@@ -18,8 +18,8 @@ const RAMP: f64 = 0.12;
 /// Times in `[start_ms, end_ms)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event {
-    pub(crate) start_ms: i64,
-    pub(crate) end_ms: i64,
+    pub(super) start_ms: i64,
+    pub(super) end_ms: i64,
 }
 
 impl Event {
@@ -31,30 +31,30 @@ impl Event {
 /// One time at which samples are taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
-    pub(crate) time_ms: i64,
+    pub(super) time_ms: i64,
     /// Load of all services, from 0.1 at night to 1 at noon.
-    pub(crate) load: f64,
+    pub(super) load: f64,
     /// 0 outside of the incident, 1 at its height.
-    pub(crate) incident: f64,
+    pub(super) incident: f64,
     /// Returns true once, at the first step after the incident.
-    pub(crate) is_incident_over: bool,
-    pub(crate) is_burst: bool,
-    pub(crate) is_outage: bool,
+    pub(super) is_incident_over: bool,
+    pub(super) is_burst: bool,
+    pub(super) is_outage: bool,
     /// Returns true each minute.
-    pub(crate) is_slow: bool,
+    pub(super) is_slow: bool,
 }
 
 /// Start, end and events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeline {
-    pub(crate) start_ms: i64,
-    pub(crate) end_ms: i64,
+    pub(super) start_ms: i64,
+    pub(super) end_ms: i64,
     /// Errors and latency of one service and its callers rise.
-    pub(crate) incident: Event,
+    pub(super) incident: Event,
     /// A label has ids as values.
-    pub(crate) burst: Event,
+    pub(super) burst: Event,
     /// Devices have no network; they send their samples after the history.
-    pub(crate) outage: Event,
+    pub(super) outage: Event,
 }
 
 impl Timeline {

@@ -30,10 +30,10 @@ const SERVICE_COUNT_MAX: usize = 50;
 /// A world to make.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorldSpec {
-    pub(crate) seed: u64,
-    pub(crate) end_ms: i64,
-    pub(crate) hours: u32,
-    pub(crate) service_count: usize,
+    pub(super) seed: u64,
+    pub(super) end_ms: i64,
+    pub(super) hours: u32,
+    pub(super) service_count: usize,
 }
 
 /// A world in motion.

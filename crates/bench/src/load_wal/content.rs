@@ -8,7 +8,7 @@ use chronolith_model::Labels;
 /// A number of samples and the sum of their hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Checksum {
-    pub(crate) count: u64,
+    pub(super) count: u64,
     /// Wrapping sum of a hash of each.
     pub(crate) sum: u64,
 }

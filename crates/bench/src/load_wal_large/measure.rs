@@ -40,9 +40,9 @@ impl Step {
 /// Resources that a process has used.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
-    pub(crate) wall_seconds: f64,
-    pub(crate) cpu_seconds: f64,
-    pub(crate) peak_bytes: u64,
+    pub(super) wall_seconds: f64,
+    pub(super) cpu_seconds: f64,
+    pub(super) peak_bytes: u64,
 }
 
 impl fmt::Display for Used {

@@ -13,11 +13,11 @@ const INTERNAL: &str = "_internal";
 /// A database of the source, as its statements describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceDatabase {
-    pub(crate) name: String,
-    pub(crate) default_policy: String,
-    pub(crate) policies: Vec<PolicyDefinition>,
+    pub(super) name: String,
+    pub(super) default_policy: String,
+    pub(super) policies: Vec<PolicyDefinition>,
     /// Statements that create its continuous queries.
-    pub(crate) continuous_queries: Vec<String>,
+    pub(super) continuous_queries: Vec<String>,
 }
 
 /// Databases that are wanted.

@@ -36,8 +36,8 @@ pub(crate) enum Cell {
 /// Values of a row; the texts among them share one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) texts: Vec<u8>,
+    pub(super) cells: Vec<Cell>,
+    pub(super) texts: Vec<u8>,
 }
 
 impl Row {
@@ -53,10 +53,10 @@ impl Row {
 /// Name, tags and columns of the rows that follow.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct SeriesHead {
-    pub(crate) name: Vec<u8>,
+    pub(super) name: Vec<u8>,
     /// In the order of the response; a tag that the series does not have is empty.
-    pub(crate) tags: Vec<(Vec<u8>, Vec<u8>)>,
-    pub(crate) columns: Vec<Vec<u8>>,
+    pub(super) tags: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) columns: Vec<Vec<u8>>,
 }
 
 /// Receiver of the rows of a response.

@@ -10,8 +10,8 @@ const SHOWN_BYTES: usize = 500;
 /// A count of events, and the messages of the first ones.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Findings {
-    pub(crate) count: u64,
-    pub(crate) first: Vec<String>,
+    pub(super) count: u64,
+    pub(super) first: Vec<String>,
 }
 
 impl Findings {
@@ -49,20 +49,20 @@ impl Findings {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// Points (lines) that the target stored, those that were written again included.
-    pub(crate) stored_points: u64,
+    pub(super) stored_points: u64,
     /// Points that were not stored.
-    pub(crate) refused: Findings,
+    pub(super) refused: Findings,
     /// Points that the retention policy of the target does not keep.
-    pub(crate) expired_points: u64,
+    pub(super) expired_points: u64,
     /// Statements that the target refused.
-    pub(crate) statements: Findings,
+    pub(super) statements: Findings,
     /// Damage of the source.
-    pub(crate) damage: Findings,
+    pub(super) damage: Findings,
     /// Counts of points per field of a series that were compared; `None` without a comparison.
-    pub(crate) compared: Option<u64>,
-    pub(crate) differences: Findings,
+    pub(super) compared: Option<u64>,
+    pub(super) differences: Findings,
     /// Facts that are no failure.
-    pub(crate) notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl Report {

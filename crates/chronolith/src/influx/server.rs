@@ -57,11 +57,11 @@ pub(crate) struct PolicyName {
 /// Points of a write that the server did not store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RefusedPoints {
-    pub(crate) count: u64,
+    pub(super) count: u64,
     /// Set if they are older than the retention policy keeps points.
-    pub(crate) is_expired: bool,
+    pub(super) is_expired: bool,
     /// Error of the response; empty if there is none.
-    pub(crate) message: String,
+    pub(super) message: String,
 }
 
 impl RefusedPoints {
@@ -80,7 +80,7 @@ pub(crate) struct Table {
 /// A row of a [`Table`], with the series that it is of.
 #[derive(Debug, Clone)]
 pub(crate) struct TableRow {
-    pub(crate) series: String,
+    pub(super) series: String,
     columns: Vec<String>,
     values: Vec<String>,
 }

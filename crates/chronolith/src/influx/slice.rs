@@ -19,17 +19,17 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Points of a slice that were copied.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
-    pub(crate) stored_points: u64,
-    pub(crate) expired_points: u64,
-    pub(crate) refused: Findings,
+    pub(super) stored_points: u64,
+    pub(super) expired_points: u64,
+    pub(super) refused: Findings,
 }
 
 /// Measurement of a retention policy.
 pub(crate) struct SliceSource<'a> {
-    pub(crate) target: &'a PolicyName,
-    pub(crate) measurement: &'a str,
+    pub(super) target: &'a PolicyName,
+    pub(super) measurement: &'a str,
     /// Fields whose integers are unsigned.
-    pub(crate) unsigned_fields: &'a HashSet<Vec<u8>>,
+    pub(super) unsigned_fields: &'a HashSet<Vec<u8>>,
 }
 
 /// Copies the points of a slice.
@@ -144,7 +144,7 @@ impl RowSink for LineSink<'_> {
 pub(crate) struct CountDigest {
     sum: u64,
     /// Fields of series.
-    pub(crate) field_count: u64,
+    pub(super) field_count: u64,
     point_count: u64,
 }
 

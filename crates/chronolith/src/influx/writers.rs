@@ -15,23 +15,23 @@ use super::server::{InfluxServer, PolicyName, RefusedPoints};
 
 /// Lines for one retention policy.
 pub(crate) struct Batch {
-    pub(crate) target: PolicyName,
-    pub(crate) lines: Vec<u8>,
-    pub(crate) point_count: u64,
+    pub(super) target: PolicyName,
+    pub(super) lines: Vec<u8>,
+    pub(super) point_count: u64,
     /// Number of the first line in its file.
-    pub(crate) first_line: u64,
+    pub(super) first_line: u64,
     /// Offset in the file up to which everything is stored with this batch.
-    pub(crate) end_offset: u64,
+    pub(super) end_offset: u64,
 }
 
 /// Results of the batches so far.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    pub(crate) stored_points: u64,
-    pub(crate) expired_points: u64,
-    pub(crate) refused: Findings,
+    pub(super) stored_points: u64,
+    pub(super) expired_points: u64,
+    pub(super) refused: Findings,
     /// Offset up to which everything is stored or refused.
-    pub(crate) done_offset: u64,
+    pub(super) done_offset: u64,
     failure: Option<anyhow::Error>,
     next_number: u64,
     /// End of batches that are done although one before them is not, by number.

@@ -35,10 +35,10 @@ pub(crate) fn kind_of(block_type: u8) -> Option<WordKind> {
 #[derive(Debug, Default)]
 pub(crate) struct BlockPoints {
     /// In nanoseconds, ascending unless damaged.
-    pub(crate) times: Vec<i64>,
+    pub(super) times: Vec<i64>,
     /// Values of all kinds but texts, as the words of a store.
-    pub(crate) words: Vec<f64>,
-    pub(crate) texts: Vec<Arc<[u8]>>,
+    pub(super) words: Vec<f64>,
+    pub(super) texts: Vec<Arc<[u8]>>,
 }
 
 impl BlockPoints {

@@ -68,7 +68,7 @@ pub struct LeftOutPoints {
 pub(crate) struct SeriesMerge<V> {
     pending: Vec<(i64, u32, V)>,
     is_sorted: bool,
-    pub(crate) left_out: LeftOutPoints,
+    pub(super) left_out: LeftOutPoints,
 }
 
 impl<V: Value> SeriesMerge<V> {

@@ -41,9 +41,9 @@ const SERIES_BYTES: u64 = 128;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardLimits {
     /// Memory of open blocks; above it the windows of a shard are written one group after the other.
-    pub(crate) open_bytes_max: u64,
+    pub(super) open_bytes_max: u64,
     /// Memory of points of the WAL; above it the WAL is read several times.
-    pub(crate) wal_bytes_max: u64,
+    pub(super) wal_bytes_max: u64,
 }
 
 impl Default for ShardLimits {
@@ -54,14 +54,14 @@ impl Default for ShardLimits {
 
 /// Target of one shard.
 pub(crate) struct ShardTarget<'a> {
-    pub(crate) env: &'a Env,
+    pub(super) env: &'a Env,
     /// Directory of the blocks of the store.
-    pub(crate) blocks_dir: &'a Path,
+    pub(super) blocks_dir: &'a Path,
     /// Newest block in it.
-    pub(crate) newest: Option<Ulid>,
+    pub(super) newest: Option<Ulid>,
     /// Called before blocks appear.
-    pub(crate) announce: Announce,
-    pub(crate) limits: ShardLimits,
+    pub(super) announce: Announce,
+    pub(super) limits: ShardLimits,
 }
 
 /// Open files of a shard. A file that cannot be read at all is `None`.

@@ -39,19 +39,19 @@ pub struct SourceShard {
     pub id: u64,
     /// Directory of its TSM files.
     pub dir: PathBuf,
-    pub(crate) files: ShardFiles,
+    pub(super) files: ShardFiles,
 }
 
 /// Files of a shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShardFiles {
     /// Ascending: at equal times the point of the later file wins.
-    pub(crate) tsm: Vec<SourceFile>,
-    pub(crate) tombstones: Vec<SourceFile>,
+    pub(super) tsm: Vec<SourceFile>,
+    pub(super) tombstones: Vec<SourceFile>,
     /// Segments in order of writing.
-    pub(crate) wal: Vec<SourceFile>,
+    pub(super) wal: Vec<SourceFile>,
     /// Names of TSM files that InfluxDB has renamed because they are damaged.
-    pub(crate) set_aside: Vec<String>,
+    pub(super) set_aside: Vec<String>,
 }
 
 /// A file with its length.

@@ -32,10 +32,10 @@ pub(crate) struct TsmFile<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexKey<'a> {
     /// Measurement, tags and field.
-    pub(crate) key: &'a [u8],
-    pub(crate) kind: WordKind,
+    pub(super) key: &'a [u8],
+    pub(super) kind: WordKind,
     /// Offset of the key in the file, for [`TsmFile::key_at`].
-    pub(crate) offset: usize,
+    pub(super) offset: usize,
     entries: &'a [u8],
     /// Offset after the entries.
     end: usize,
@@ -44,10 +44,10 @@ pub(crate) struct IndexKey<'a> {
 /// A block of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
-    pub(crate) min_time: i64,
-    pub(crate) max_time: i64,
-    pub(crate) offset: u64,
-    pub(crate) size: u32,
+    pub(super) min_time: i64,
+    pub(super) max_time: i64,
+    pub(super) offset: u64,
+    pub(super) size: u32,
 }
 
 impl<'a> TsmFile<'a> {

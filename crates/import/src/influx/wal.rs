@@ -27,8 +27,8 @@ pub(crate) enum WalItem<'a> {
 /// Points of one key in a write.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyPoints<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) kind: WordKind,
+    pub(super) key: &'a [u8],
+    pub(super) kind: WordKind,
     count: u32,
     points: &'a [u8],
 }
@@ -41,9 +41,9 @@ pub(crate) enum WalValue<'a> {
 
 /// Damage of a segment.
 pub(crate) struct WalDamage {
-    pub(crate) error: DecodeError,
+    pub(super) error: DecodeError,
     /// Set if nothing after it can be read.
-    pub(crate) is_end: bool,
+    pub(super) is_end: bool,
 }
 
 /// Calls `visit` with the items of a segment in order, and `damaged` with damage. Items of an entry before

@@ -22,17 +22,17 @@ const POINT_BYTES: u64 = 32;
 /// A key of the WAL with values of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WalKey {
-    pub(crate) key: Box<[u8]>,
-    pub(crate) kind: WordKind,
-    pub(crate) totals: WalTotals,
+    pub(super) key: Box<[u8]>,
+    pub(super) kind: WordKind,
+    pub(super) totals: WalTotals,
 }
 
 /// Points of a key as written, deleted and overwritten ones included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WalTotals {
-    pub(crate) count: u64,
-    pub(crate) min_time: i64,
-    pub(crate) max_time: i64,
+    pub(super) count: u64,
+    pub(super) min_time: i64,
+    pub(super) max_time: i64,
     /// Estimate of their memory.
     byte_count: u64,
 }

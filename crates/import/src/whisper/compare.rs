@@ -18,9 +18,9 @@ use super::source::WhisperFile;
 /// Points of one file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileTotals<'a> {
-    pub(crate) file: &'a WhisperFile,
-    pub(crate) count: u64,
-    pub(crate) sum: f64,
+    pub(super) file: &'a WhisperFile,
+    pub(super) count: u64,
+    pub(super) sum: f64,
 }
 
 /// Points of a series in the blocks that were read so far.

@@ -35,23 +35,23 @@ pub enum Comparison {
 
 /// Target of a part, and selection of points of its files.
 pub(crate) struct PartTarget<'a> {
-    pub(crate) env: &'a Env,
+    pub(super) env: &'a Env,
     /// Directory of the blocks of the store.
-    pub(crate) blocks_dir: &'a Path,
+    pub(super) blocks_dir: &'a Path,
     /// Newest block in it.
-    pub(crate) newest: Option<Ulid>,
+    pub(super) newest: Option<Ulid>,
     /// Called before blocks appear.
-    pub(crate) announce: Announce,
-    pub(crate) selection: TimeSelection,
-    pub(crate) comparison: Comparison,
-    pub(crate) rules: &'a Rules,
+    pub(super) announce: Announce,
+    pub(super) selection: TimeSelection,
+    pub(super) comparison: Comparison,
+    pub(super) rules: &'a Rules,
 }
 
 /// Result of a part.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenPart {
-    pub(crate) ulids: Vec<Ulid>,
-    pub(crate) report: WhisperReport,
+    pub(super) ulids: Vec<Ulid>,
+    pub(super) report: WhisperReport,
 }
 
 /// Imports `files` below `dir`. `progress` is called with the bytes that were read.

@@ -62,7 +62,7 @@ pub(crate) struct LabelOrder<'a> {
 /// Blocks that are complete and durable.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedBlocks {
-    pub(crate) ulids: Vec<Ulid>,
+    pub(super) ulids: Vec<Ulid>,
     pub(crate) sample_count: u64,
     /// Samples that are histograms.
     pub(crate) histogram_count: u64,

@@ -22,12 +22,12 @@ const _: () = assert!(DENSE_SAMPLES <= u16::MAX as usize);
 
 /// An encoded chunk, in memory of the encoder.
 pub(crate) struct EncodedChunk<'a> {
-    pub(crate) kind: SampleKind,
-    pub(crate) encoding: u8,
+    pub(super) kind: SampleKind,
+    pub(super) encoding: u8,
     /// First and last time.
-    pub(crate) times: (i64, i64),
-    pub(crate) count: u16,
-    pub(crate) bytes: &'a [u8],
+    pub(super) times: (i64, i64),
+    pub(super) count: u16,
+    pub(super) bytes: &'a [u8],
 }
 
 /// Receives the chunks of a series, ascending.
