@@ -67,12 +67,8 @@ pub(crate) fn compare(ours: &Reply, theirs: &Reply) -> Verdict {
         let difference = Difference::new("content type", &ours.content_type, &theirs.content_type);
         return Verdict::Different(difference);
     }
-    if let (Some(a), Some(b)) = (Json::parse_lines(&our_text), Json::parse_lines(&their_text)) {
+    if let (Some(a), Some(b)) = (Json::parse_documents(&our_text), Json::parse_documents(&their_text)) {
         return compare_documents(&a, &b);
-    }
-    // Pretty JSON is one document of many lines.
-    if let (Some(a), Some(b)) = (Json::parse(&our_text), Json::parse(&their_text)) {
-        return compare_documents(&Json::Array(vec![a]), &Json::Array(vec![b]));
     }
     if ours.body == theirs.body {
         return Verdict::Equal;

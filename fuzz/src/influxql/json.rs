@@ -14,17 +14,16 @@ pub(crate) enum Json {
 }
 
 impl Json {
-    /// The value of a text; the documents of a text of several lines are items of an array.
-    pub(crate) fn parse_lines(text: &str) -> Option<Json> {
-        let lines = text.lines().filter(|line| !line.is_empty());
-        lines.map(Json::parse).collect::<Option<Vec<Json>>>().map(Json::Array)
-    }
-
-    /// The value of a text.
-    pub(crate) fn parse(text: &str) -> Option<Json> {
-        let mut reader = Reader { rest: text };
-        let value = reader.value()?;
-        reader.rest.trim().is_empty().then_some(value)
+    /// The documents of a text, one after the other, as items of an array. Each chunk is a document, of one
+    /// line or, in pretty JSON, of many.
+    pub(crate) fn parse_documents(text: &str) -> Option<Json> {
+        let mut reader = Reader { rest: text.trim() };
+        let mut documents = Vec::new();
+        while !reader.rest.is_empty() {
+            documents.push(reader.value()?);
+            reader.rest = reader.rest.trim_start();
+        }
+        Some(Json::Array(documents))
     }
 
     pub(crate) fn items(&self) -> &[Json] {
@@ -130,5 +129,24 @@ impl Reader<'_> {
         let text = &self.rest[..=end.0];
         self.rest = &self.rest[end.0 + 1..];
         serde_json::from_str(text).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks of pretty JSON had no comparison but that of their text.
+    #[test]
+    fn documents_of_one_line_and_of_many() {
+        let lines = "{\"a\":[1,-2.5e3]}\n{\"b\":null}\n";
+        let pretty = "{\n    \"a\": [\n        1,\n        -2.5e3\n    ]\n}\n{\n    \"b\": null\n}\n";
+        let documents = Json::parse_documents(lines).expect("two documents");
+        assert_eq!(documents.items().len(), 2);
+        assert_eq!(Json::parse_documents(pretty), Some(documents));
+        assert_eq!(Json::parse_documents(" \n"), Some(Json::Array(Vec::new())));
+        for broken in ["{\"a\":1", "{\"a\":1} x", "name,tags,time", "[1 2]", "{\"a\" 1}"] {
+            assert_eq!(Json::parse_documents(broken), None, "{broken}");
+        }
     }
 }

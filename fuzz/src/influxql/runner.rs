@@ -43,7 +43,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     fn of(ours: &Reply, theirs: &Reply) -> Answers {
-        let json = |reply: &Reply| Json::parse_lines(&reply.text()).unwrap_or(Json::Null);
+        let json = |reply: &Reply| Json::parse_documents(&reply.text()).unwrap_or(Json::Null);
         let difference = match compare(ours, theirs) {
             Verdict::Different(difference) => Some(difference),
             Verdict::Equal | Verdict::LastDigits => None,
