@@ -91,7 +91,7 @@ const fn asked(name: &'static str, applies: fn(&Evidence<'_>) -> bool, proof: Pr
 }
 
 /// Rules about causes that are so rare, or belong to one index, that a long run may have none.
-const RARE: [&str; 51] = [
+const RARE: [&str; 52] = [
     "a new field twice in a line, of two types",
     "GROUP BY of cardinalities",
     "InfluxDB panics",
@@ -135,6 +135,7 @@ const RARE: [&str; 51] = [
     "windows up to the present",
     "integrals of groups in a subquery",
     "names of a NUL byte",
+    "names of white space alone",
     "one of two errors",
     "order of groups of a subquery",
     "tag twice in GROUP BY",

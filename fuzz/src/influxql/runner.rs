@@ -188,11 +188,16 @@ impl Runner {
 
     /// Returns true if each step of a case is answered in the same way.
     pub(crate) fn agree_throughout(&mut self, steps: &[Step]) -> Result<bool> {
+        Ok(self.find_uncounted(steps)?.is_none())
+    }
+
+    /// The first difference of a variant, whose statements do not count.
+    pub(crate) fn find_uncounted(&mut self, steps: &[Step]) -> Result<Option<Finding>> {
         let counted = (self.statements, self.last_digits, self.listed.len());
         let found = self.find(steps)?;
         (self.statements, self.last_digits) = (counted.0, counted.1);
         self.listed.truncate(counted.2);
-        Ok(found.is_none())
+        Ok(found)
     }
 
     /// Returns the steps whose writes are refused here, if each line is written by itself.

@@ -243,18 +243,21 @@ pub(crate) fn without_calculations(text: &str) -> String {
     }
 }
 
+/// Types that a name is cast to.
+const CASTS: [&str; 4] = ["::float", "::integer", "::string", "::boolean"];
+
 /// The statement without casts of names.
 pub(crate) fn without_casts(text: &str) -> String {
-    const CASTS: [&str; 4] = ["::float", "::integer", "::string", "::boolean"];
     CASTS.iter().fold(text.to_owned(), |text, cast| text.replace(cast, ""))
 }
 
-/// Returns true if a name is there with a cast and without.
+/// Returns true if a name is there with a cast and without; `::field` is no cast.
 pub(crate) fn has_two_casts(text: &str) -> bool {
-    let cast = text.match_indices("::").filter_map(|(at, _)| names(&text[..at]).pop());
+    let places = CASTS.iter().flat_map(|cast| text.match_indices(cast));
+    let cast = places.filter_map(|(at, _)| names(&text[..at]).pop());
     let is_plain = |name: &str| {
         [" ", "("].iter().any(|before| {
-            [" ", ",", ")"].iter().any(|after| text.contains(&format!("{before}{name}{after}")))
+            [" ", ",", ")", "::field"].iter().any(|after| text.contains(&format!("{before}{name}{after}")))
         })
     };
     cast.into_iter().any(is_plain)
@@ -323,6 +326,23 @@ mod tests {
         let windows = format!("SELECT max(x) FROM ({inner}) WHERE time > 2s GROUP BY time(1m)");
         let want = format!("{windows} fill(none) LIMIT 1");
         assert_eq!(without_early_windows(&format!("{windows} fill(0) LIMIT 1")), want);
+    }
+
+    #[test]
+    fn casts_of_a_name_and_the_name_itself() {
+        for two in [
+            "f::integer / 7 < 3 AND f::field < 10",
+            "f < 10 AND f::integer < 3",
+            "(f::field + 1) > 2 AND f::float = 1",
+            "abs(f) > 1 OR f::string = 'a'",
+        ] {
+            assert!(has_two_casts(&format!("SELECT i FROM m WHERE {two}")), "{two}");
+        }
+        for one in ["f::field < 10", "f::integer < 3", "f::field < 10 AND v::integer = 1", "host::tag = 'a'"]
+        {
+            assert!(!has_two_casts(&format!("SELECT i FROM m WHERE {one}")), "{one}");
+        }
+        assert_eq!(without_casts("f::integer < 3 AND f::field < 10"), "f < 3 AND f::field < 10");
     }
 
     #[test]

@@ -44,9 +44,14 @@ pub(super) const RULES: [Rule; 19] = [
     }),
     asked(
         "time in WHERE of one of several statements",
-        |e| e.text.contains("; ") && e.difference().theirs.contains("doesn't support time in WHERE clause"),
+        |e| {
+            let is_refused = |text: &str| text.contains("doesn't support time in WHERE clause");
+            // The error of a later statement has the number of the first one.
+            let is_misnumbered = e.kind_has("statement_id") && is_refused(&print(&e.answers().theirs));
+            e.text.contains("; ") && (is_refused(&e.difference().theirs) || is_misnumbered)
+        },
         |e, runner| {
-            // InfluxDB rewrites all statements first; each has the same answer by itself.
+            // InfluxDB rewrites a statement before it has a number; each has the same answer by itself.
             e.text.split("; ").try_fold(true, |agreed, text| {
                 let answers = e.ask(text, runner)?;
                 Ok(agreed && answers.difference.is_none())
@@ -63,10 +68,11 @@ pub(super) const RULES: [Rule; 19] = [
     }),
     asked(
         "one of two errors",
-        |e| e.text.contains("nodb") && e.difference().theirs.contains("database not found: nodb"),
+        |e| absent_database(e).is_some(),
         |e, runner| {
             // With a database that exists both have the error that is ours.
-            let answers = e.ask(&e.text.replace("nodb", "d0"), runner)?;
+            let Some(name) = absent_database(e) else { return Ok(false) };
+            let answers = e.ask(&e.text.replace(name, "d0"), runner)?;
             let has_ours = print(&answers.theirs).contains(&e.difference().ours);
             Ok(answers.difference.is_none() && has_ours)
         },
@@ -93,6 +99,13 @@ pub(super) const RULES: [Rule; 19] = [
         theirs == e.difference().ours && theirs != e.difference().theirs
     }),
 ];
+
+/// The database of the statement that InfluxDB does not find, where ours is another error.
+fn absent_database<'e>(e: &'e Evidence<'_>) -> Option<&'e str> {
+    let (_, name) = e.difference().theirs.split_once("database not found: ")?;
+    let name = name.split('"').next().filter(|name| !name.is_empty())?;
+    (e.is_error() && e.text.contains(name)).then_some(name)
+}
 
 /// Returns true if both have the same rows in one document of JSON.
 fn agree_as_json(e: &Evidence<'_>, runner: &mut crate::runner::Runner) -> std::io::Result<bool> {

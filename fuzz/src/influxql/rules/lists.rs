@@ -117,7 +117,60 @@ fn steps_without_deletions(e: &Evidence<'_>) -> Vec<Step> {
 
 /// Returns true if both have the same list of counted names, and our number is the length of the list.
 fn counts_its_list(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
-    counts_list(e, &e.text, runner)
+    Ok(counts_list(e, &e.text, runner)? || counts_measurements(e, runner)?)
+}
+
+/// Returns true if both list the same series for a condition, and our numbers are those of their
+/// measurements: lists of names have no condition, or one of another meaning.
+fn counts_measurements(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
+    let statement = text::without_clause(&e.text, " GROUP BY ").replace(" EXACT", "");
+    let counts_fields = statement.starts_with(FIELD_KEY_COUNT);
+    let Some(rest) =
+        [MEASUREMENT_COUNT, FIELD_KEY_COUNT].iter().find_map(|start| statement.strip_prefix(start))
+    else {
+        return Ok(false);
+    };
+    if !rest.contains(" WHERE ") {
+        return Ok(false);
+    }
+    let listed = e.ask(&format!("SHOW SERIES{rest}"), runner)?;
+    let series = cells::all_rows(&listed.ours);
+    let keys = series.iter().filter_map(|row| row.items().first().and_then(Json::as_text));
+    let wanted: BTreeSet<String> = keys.map(measurement_of).collect();
+    if listed.difference.is_some() {
+        return Ok(false);
+    }
+    let counted = e.ask(&statement, runner)?;
+    if !counts_fields {
+        return Ok(sum(&counted) == wanted.len() as u64);
+    }
+    let all = e.ask(&text::without_clause(&statement, " WHERE "), runner)?;
+    let of_wanted = |series: &&Json| {
+        cells::member(series, "name").and_then(Json::as_text).is_some_and(|name| wanted.contains(name))
+    };
+    let expected: Vec<&Json> = cells::series(&all.ours).into_iter().filter(of_wanted).collect();
+    Ok(expected.len() == wanted.len() && cells::series(&counted.ours) == expected)
+}
+
+const MEASUREMENT_COUNT: &str = "SHOW MEASUREMENT CARDINALITY";
+const FIELD_KEY_COUNT: &str = "SHOW FIELD KEY CARDINALITY";
+
+/// Measurement of the key of a series; its commas and spaces have a backslash.
+fn measurement_of(key: &str) -> String {
+    let mut out = String::new();
+    let mut is_escaped = false;
+    for letter in key.chars() {
+        match letter {
+            ',' if !is_escaped => break,
+            ',' | ' ' | '=' if is_escaped => {
+                out.pop();
+                out.push(letter);
+            }
+            _ => out.push(letter),
+        }
+        is_escaped = letter == '\\';
+    }
+    out
 }
 
 fn counts_list(e: &Evidence<'_>, statement: &str, runner: &mut Runner) -> Result<bool> {
@@ -253,4 +306,23 @@ fn with_their_tags(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let Some(at) = e.text.rfind(" GROUP BY ") else { return Ok(false) };
     let (head, tail) = e.text.split_at(at);
     e.agree_about(&format!("{head}{}", tail.replace("/./", &names).replacen('*', &names, 1)), runner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measurement_of_a_series_key() {
+        for (key, want) in [
+            ("m", "m"),
+            ("m,host=a", "m"),
+            ("m,host=a\\,b", "m"),
+            ("my\\ m\\,x,host=a", "my m,x"),
+            ("a\\=b,t=1", "a=b"),
+            ("a\\b,t=1", "a\\b"),
+        ] {
+            assert_eq!(measurement_of(key), want, "{key}");
+        }
+    }
 }

@@ -3,10 +3,11 @@
 use std::io::Result;
 
 use super::{Evidence, Rule, asked, shown};
+use crate::compare::ORDER_OF_TIES;
 use crate::runner::Runner;
 use crate::steps::Step;
 
-pub(super) const RULES: [Rule; 10] = [
+pub(super) const RULES: [Rule; 11] = [
     shown("unsigned integers", |e| {
         // 1.6.7 reads them only if it is built for them.
         let theirs = &e.difference().theirs;
@@ -38,6 +39,14 @@ pub(super) const RULES: [Rule; 10] = [
         |e, runner| without_lines(e, runner, has_nul),
     ),
     asked(
+        "names of white space alone",
+        |e| {
+            let has_name = |body: &[u8]| body.split(|byte| *byte == b'\n').any(has_blank_name);
+            e.steps.iter().any(|step| matches!(step, Step::Write { body, .. } if has_name(body)))
+        },
+        |e, runner| without_lines(e, runner, has_blank_name),
+    ),
+    asked(
         "series of points without a field",
         |e| has_line(e, has_time_as_field),
         |e, runner| without_lines(e, runner, has_time_as_field),
@@ -48,7 +57,11 @@ pub(super) const RULES: [Rule; 10] = [
         |e| e.steps.iter().any(|step| with_all_tags(step).is_some()),
         |e, runner| {
             let steps = e.steps.iter().map(|step| with_all_tags(step).unwrap_or_else(|| step.clone()));
-            runner.agree_throughout(&steps.collect::<Vec<_>>())
+            let found = runner.find_uncounted(&steps.collect::<Vec<_>>())?;
+            // The points of one time that remain are in the order of a heap when they are read.
+            Ok(found.is_none_or(|found| {
+                found.step + 1 == e.steps.len() && found.difference.kind == ORDER_OF_TIES
+            }))
         },
     ),
     asked("series of refused points", |e| e.steps.iter().any(is_write), without_refused_points),
@@ -101,6 +114,15 @@ fn is_invalid_text(line: &[u8]) -> bool {
 
 fn has_nul(line: &[u8]) -> bool {
     line.contains(&0)
+}
+
+/// Returns true if the first field of the line may have a name of tabs alone.
+fn has_blank_name(line: &[u8]) -> bool {
+    let is_named = |at: usize| {
+        let tabs = line[at + 1..].iter().take_while(|byte| **byte == b'\t').count();
+        tabs > 0 && line.get(at + 1 + tabs) == Some(&b'=')
+    };
+    line.iter().enumerate().any(|(at, byte)| *byte == b' ' && is_named(at))
 }
 
 /// Returns true if a field of the line is called `time`.
