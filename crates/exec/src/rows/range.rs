@@ -1,5 +1,7 @@
 //! Times that a plan reads: its range, and one window more for calls that need the result before the first
 //! one. A bound over all plans of a query keeps nested transformations from reading more of them.
+//!
+//! Invariant: a plan with an empty range reads nothing, whatever its calls need.
 
 use chronolith_model::TimeRange;
 
@@ -8,7 +10,7 @@ use super::plan::{Call, Function, Input, OPEN_END, OPEN_START, Order, RowPlan, T
 /// Times that a call reads. Each transformation that looks at the point before it adds one window.
 pub(crate) fn range_of_call(plan: &RowPlan, call: &Call) -> TimeRange {
     let mut range = plan.range;
-    let Some(windows) = &plan.windows else { return range };
+    let Some(windows) = plan.windows.as_ref().filter(|_| !range.is_empty()) else { return range };
     let mut next = Some(call);
     while let Some(call) = next {
         if let Function::Transform(transform) = &call.function
@@ -48,7 +50,7 @@ pub(crate) fn ranges_of_calls(plan: &RowPlan) -> Vec<TimeRange> {
 /// it the windows of the call that needs most. As in InfluxDB, calls within calls do not add up.
 pub(crate) fn readable_range(outermost: &RowPlan) -> TimeRange {
     let mut range = outermost.range;
-    let Some(windows) = &outermost.windows else { return range };
+    let Some(windows) = outermost.windows.as_ref().filter(|_| !range.is_empty()) else { return range };
     let count = outermost.calls.iter().map(windows_before).max().unwrap_or(0);
     let width = windows.width.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
     match outermost.order {

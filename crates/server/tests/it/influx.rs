@@ -371,6 +371,11 @@ fn nan_is_a_value_below_the_answer() {
 }
 
 #[test]
+fn ranges_that_end_before_they_begin() {
+    run(include_str!("influx/empty_ranges.txt"), |_| {});
+}
+
+#[test]
 fn floats_beyond_integers() {
     run(include_str!("influx/large_floats.txt"), |_| {});
 }
