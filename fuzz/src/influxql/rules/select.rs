@@ -407,13 +407,21 @@ fn reads_before_empty_range(e: &Evidence<'_>, runner: &mut Runner) -> Result<boo
 }
 
 /// Transformations that read a window before their range.
-const TRANSFORMATIONS: [&str; 6] = [
+const TRANSFORMATIONS: [&str; 14] = [
     "non_negative_difference",
     "non_negative_derivative",
+    "triple_exponential_derivative",
     "difference",
     "derivative",
     "elapsed",
+    "triple_exponential_moving_average",
+    "double_exponential_moving_average",
+    "exponential_moving_average",
+    "kaufmans_adaptive_moving_average",
+    "kaufmans_efficiency_ratio",
     "moving_average",
+    "relative_strength_index",
+    "chande_momentum_oscillator",
 ];
 
 /// Returns true if both agree about other kinds of fill, and there are windows before and after 1970:
