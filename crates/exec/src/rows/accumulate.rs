@@ -7,6 +7,7 @@
 //! for states that keep samples.
 //! Not here: fill, order of the plan.
 
+pub(crate) mod extreme;
 pub(crate) mod moments;
 pub(crate) mod pick;
 pub(crate) mod pool;

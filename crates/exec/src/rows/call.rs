@@ -9,6 +9,7 @@ use std::sync::Arc;
 use chronolith_base::Rng;
 use chronolith_model::query::{ColumnType, TypedValues};
 
+use super::accumulate::extreme::DescendingExtremeKernel;
 use super::accumulate::moments::{CountKernel, MeanKernel, Number, SpreadKernel, StddevKernel, SumKernel};
 use super::accumulate::pick::{PickKernel, PickRule};
 use super::accumulate::pool::{MedianKernel, PoolFn, PoolKernel};
@@ -357,8 +358,8 @@ impl Kernels<'_> {
             Aggregate::Count => Windowed::<T, _>::boxed(CountKernel),
             Aggregate::First => self.pick::<T, X>(PickRule::First),
             Aggregate::Last => self.pick::<T, X>(PickRule::Last),
-            Aggregate::Max => self.pick::<T, X>(PickRule::Max),
-            Aggregate::Min => self.pick::<T, X>(PickRule::Min),
+            Aggregate::Max => self.extreme::<T, X>(PickRule::Max),
+            Aggregate::Min => self.extreme::<T, X>(PickRule::Min),
             Aggregate::Mode => self.pool::<T, X>(PoolFn::Mode(self.order)),
             Aggregate::Distinct => self.pool::<T, X>(PoolFn::Distinct(self.order)),
             Aggregate::Sample(count) => self.pool::<T, X>(PoolFn::Sample(*count, self.rng.clone())),
@@ -368,6 +369,14 @@ impl Kernels<'_> {
 
     fn pick<T: Element, X: AuxValues>(&self, rule: PickRule) -> Box<dyn Accumulator> {
         Windowed::<T, _>::boxed(PickKernel::<X>::new(rule, self.keeps_time))
+    }
+
+    fn extreme<T: Element, X: AuxValues>(&self, rule: PickRule) -> Box<dyn Accumulator> {
+        // Points ascend. In ascending order the first one, which may be NaN, is where the others begin.
+        if self.order == Order::Descending && T::COLUMN_TYPE == ColumnType::Float {
+            return Windowed::<T, _>::boxed(DescendingExtremeKernel::<X>::new(rule, self.keeps_time));
+        }
+        self.pick::<T, X>(rule)
     }
 
     fn pool<T: Element, X: AuxValues>(&self, function: PoolFn) -> Box<dyn Accumulator> {

@@ -12,9 +12,9 @@ use super::{AuxValues, Element, Emitted, Kernel, Run};
 
 /// The point of a window that is selected so far.
 pub(crate) struct Picked<T, X> {
-    time: i64,
-    value: T,
-    aux: X,
+    pub(super) time: i64,
+    pub(super) value: T,
+    pub(super) aux: X,
 }
 
 /// Rule of a selection.
@@ -28,7 +28,7 @@ pub(crate) enum PickRule {
 
 impl PickRule {
     /// Returns true if the point `(time, value)` is selected instead of the one before.
-    fn replaces<T: Element>(self, time: i64, value: &T, old_time: i64, old_value: &T) -> bool {
+    pub(super) fn replaces<T: Element>(self, time: i64, value: &T, old_time: i64, old_value: &T) -> bool {
         match self {
             PickRule::First => time < old_time || time == old_time && value.is_first_before(old_value),
             PickRule::Last => time > old_time || time == old_time && value > old_value,
