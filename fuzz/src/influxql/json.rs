@@ -136,7 +136,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    /// Chunks of pretty JSON had no comparison but that of their text.
+    /// Chunks of pretty JSON were compared as text alone.
     #[test]
     fn documents_of_one_line_and_of_many() {
         let lines = "{\"a\":[1,-2.5e3]}\n{\"b\":null}\n";

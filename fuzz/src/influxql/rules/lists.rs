@@ -120,7 +120,7 @@ fn counts_its_list(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     Ok(counts_list(e, &e.text, runner)? || counts_measurements(e, runner)?)
 }
 
-/// Returns true if both list the same series for a condition, and our numbers are those of their
+/// Returns true if both list the same series for a condition, and our numbers count their
 /// measurements: lists of names have no condition, or one of another meaning.
 fn counts_measurements(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let statement = text::without_clause(&e.text, " GROUP BY ").replace(" EXACT", "");

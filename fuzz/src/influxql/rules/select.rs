@@ -267,7 +267,7 @@ fn differs_in_times_of_integrals(e: &Evidence<'_>, runner: &mut Runner) -> Resul
     is_outside_of_range(e, runner)
 }
 
-/// Returns true if both agree about integrals of a subquery without ranges: the time of such an integral is
+/// Returns true if both agree about integrals of a subquery without ranges: the time of an integral is
 /// outside of the range of the outer statement, which then has no row or another time.
 fn is_outside_of_range(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let is_meant = |inner: &&str| inner.contains("integral(") && !inner.contains("time(");

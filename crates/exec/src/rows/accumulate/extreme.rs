@@ -14,7 +14,7 @@ use super::{AuxValues, Element, Emitted, Kernel, Run};
 pub(crate) struct Extreme<T, X> {
     /// Time of the point that is read first.
     first_time: i64,
-    /// That point, if it is NaN.
+    /// The point that is read first, if it is NaN.
     first_nan: Option<Picked<T, X>>,
     /// The greatest or least number.
     best: Option<Picked<T, X>>,
@@ -71,7 +71,7 @@ impl<T: Element, X: AuxValues> Kernel<T> for DescendingExtremeKernel<X> {
             *state = Some(later);
             return;
         };
-        // Of one time, the points of later members are read first: their order is reversed, too.
+        // The order of members is reversed, too: at one time the points of later ones are read first.
         if later.first_time >= known.first_time {
             known.first_time = later.first_time;
             known.first_nan = later.first_nan;
