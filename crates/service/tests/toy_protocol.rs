@@ -1,12 +1,13 @@
 //! A protocol of lines, made as a protocol of the server is: a decoder and an answer around the service.
-//! `NAME VALUE` per line in, the number of stored samples out. Permits, memory, limits, rejects and counters
-//! come from the service.
+//! `NAME VALUE` per line in, the number of stored samples out. Access, permits, memory, limits, rejects and
+//! counters come from the service.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::{Env, MemDisk};
 use chronolith_model::{Labels, METRIC_NAME, Reject, TenantId, TimeUnit, WriteBatch};
+use chronolith_service::access::{Principal, Scope, Scopes, Tenants};
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::admission::Admission;
 use chronolith_service::write::batches::BatchPool;
@@ -65,8 +66,15 @@ impl Toy {
         }
     }
 
-    /// Answers a request of `tenant`: the number of stored samples, or the text of an error.
+    /// Answers a request of `tenant` from a sender that may do everything.
     async fn answer(&self, tenant: &TenantId, text: &str) -> Result<u64, String> {
+        self.answer_to(&Principal::unrestricted(), tenant, text).await
+    }
+
+    /// Answers a request of `tenant`: the number of stored samples, or the text of an error.
+    async fn answer_to(&self, sender: &Principal, tenant: &TenantId, text: &str) -> Result<u64, String> {
+        let allowed = sender.check(Scope::WriteMetrics, Some(tenant));
+        allowed.map_err(|denied| format!("denied: {denied}"))?;
         let refused = |refusal: Refusal| format!("refused: {refusal}");
         let permit = self.admission.write.acquire(tenant, 0, WAIT).await;
         let _permit = permit.map_err(|error| refused(error.into()))?;
@@ -157,4 +165,19 @@ async fn requests_without_a_permit_or_memory_are_refused() {
     assert!(waited.starts_with("refused: too many writes: no permit within 1 ms"), "{waited}");
     drop(held);
     assert_eq!(toy.answer(&a, "x 1").await, Ok(1));
+}
+
+#[tokio::test]
+async fn a_principal_writes_to_its_tenants_alone() {
+    let toy = Toy::new(|options| options.multitenancy = true);
+    let (a, b) = (tenant("a"), tenant("b"));
+    let own = || Tenants::Only([a.clone()].into());
+    let writer = Principal::new("agent", own(), Scopes::of([Scope::WriteMetrics]));
+    assert_eq!(toy.answer_to(&writer, &a, "x 1").await, Ok(1));
+    let denied = toy.answer_to(&writer, &b, "x 1").await;
+    assert_eq!(denied, Err("denied: \"agent\" may not name tenant \"b\"".to_owned()));
+    let reader = Principal::new("page", own(), Scopes::of([Scope::ReadMetrics]));
+    let denied = toy.answer_to(&reader, &a, "y 1").await;
+    assert_eq!(denied, Err("denied: \"page\" may not do this: scope metrics:write is missing".to_owned()));
+    assert_eq!(toy.series_after_crash(&a), 1, "x alone");
 }
