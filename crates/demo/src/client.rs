@@ -43,7 +43,9 @@ impl Client {
 
     /// Returns true if the server is ready for requests.
     pub(crate) fn is_ready(&self) -> bool {
-        let sent = self.client.get(format!("{}/-/ready", self.url)).send();
+        let request = self.client.get(format!("{}/-/ready", self.url));
+        // Timers of the request need the runtime, so it is sent within.
+        let sent = async { request.send().await };
         self.runtime.block_on(sent).is_ok_and(|answer| answer.status() == 200)
     }
 

@@ -222,8 +222,10 @@ fn promtool_dumps_what_was_sent() {
         return;
     }
     let dir = temp_dir();
-    let flags = ["--self-scrape", "off", "--flush-delay", "0s", "--block-encoding", "prometheus"];
-    let mut server = Server::start(dir.path(), &flags);
+    let flags = ["--self-scrape", "off", "--block-encoding", "prometheus", "--flush-delay"];
+    let with_delay = |delay| -> Vec<&str> { flags.iter().copied().chain([delay]).collect() };
+    // The window stays in memory until all of it is sent, however busy the machine is.
+    let mut server = Server::start(dir.path(), &with_delay("24h"));
     let window_ms = 7_200_000;
     let start = now_ms() / window_ms * window_ms - 3 * window_ms;
     let mut want = Vec::new();
@@ -239,13 +241,14 @@ fn promtool_dumps_what_was_sent() {
         }
         sent.push((name, samples));
     }
-    // Few requests, so that the flush does not come between them.
     for start in (0..300).step_by(70) {
         let labels: Vec<_> = sent.iter().map(|(name, _)| [("__name__", &**name), ("dc", "ü")]).collect();
         let parts = sent.iter().map(|(_, samples)| &samples[start..300.min(start + 70)]);
         let series = labels.iter().zip(parts).map(|(labels, samples)| SeriesToSend { labels, samples });
         assert_eq!(server.write(&series.collect::<Vec<_>>()).status, 204);
     }
+    assert_eq!(server.stop(), Some(0));
+    let mut server = Server::start(dir.path(), &with_delay("0s"));
     server.wait_for_block();
     assert_eq!(server.stop(), Some(0));
     let blocks = dir.path().join("tenants/anonymous");
