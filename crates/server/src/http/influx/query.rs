@@ -189,10 +189,22 @@ fn execute_all(
             trace: Arc::default(),
         },
     );
+    let is_error = execute_each(request, &session, &mut sink)?;
+    web.service.query_metrics.influxql.observe_ns(listed.duration_ns());
+    listed.record(0, is_error);
+    sink.finish()
+}
+
+/// Runs the statements one after the other up to the first that fails; true if one has failed.
+fn execute_each(
+    request: &QueryRequest,
+    session: &Session<'_>,
+    sink: &mut ResponseSink<'_>,
+) -> Result<bool, ApiError> {
     let mut is_error = false;
     for (id, statement) in request.statements.iter().enumerate() {
         sink.begin(id);
-        let outcome = session.execute(statement, &mut sink);
+        let outcome = session.execute(statement, sink);
         let messages = request.messages_of(statement);
         let error = match outcome {
             Ok(()) => None,
@@ -216,9 +228,7 @@ fn execute_all(
             break;
         }
     }
-    web.service.query_metrics.influxql.observe_ns(listed.duration_ns());
-    listed.record(0, is_error);
-    sink.finish()
+    Ok(is_error)
 }
 
 impl Caller {
