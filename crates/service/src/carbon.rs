@@ -1,8 +1,8 @@
 //! Carbon input: parts that its listeners and HTTP requests share.
 //!
 //! Invariant: refused points are counted per input, and the newest of each reason is kept.
-//! Not here: the append (`append`), rules of paths (`rules`), sockets (`serve::carbon`), requests
-//! (`http::graphite`).
+//! Not here: the append (`append`), rules of paths (`rules`), sockets (`server::serve::carbon`), requests
+//! (`server::http::graphite`).
 
 pub mod append;
 pub mod rules;

@@ -1,5 +1,5 @@
 //! A request with its tenant and parameters, whose memory is reserved. Forms are urlencoded or multipart.
-//! Not here: what it asks for; permits (`dispatch`).
+//! Not here: what it asks for; permits (`service::evaluation`).
 
 use axum::body::Bytes;
 use axum::extract::Request;

@@ -1,7 +1,7 @@
 //! Append of carbon points to the Graphite store of a tenant.
 //!
 //! Invariant: the store exists before its first point is appended.
-//! Not here: the protocols (`ingest::carbon`), counters of inputs (`crate::carbon`).
+//! Not here: the protocols (`ingest::carbon`), counters of inputs (`carbon`).
 
 use std::convert::Infallible;
 

@@ -4,7 +4,7 @@
 //! rules in use as they are. Patterns are searched once per series and reload: the rule of a wire key is
 //! cached, in a bounded table whose hash has a random seed.
 //! Not here: syntax and matching (`ingest::carbon`), reorder buffers (`head`), archives of queries
-//! (`http::graphite`).
+//! (`server::http::graphite`).
 
 use std::hash::BuildHasher as _;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: an event is durable before its request is answered; times are seconds, both ends of a range
 //! are part of it.
-//! Not here: the store and its limits (`tsdb`), events as a series (`source`).
+//! Not here: the store and its limits (`tsdb`), events as a series (`service::graphite`).
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! `/metrics/find`, `/metrics/expand`, `/metrics/index.json` and `/functions`: the tree of paths, and the
 //! functions of the language.
 //!
-//! Not here: the search (`source`), the formats (`graphite::output`).
+//! Not here: the search (`service::graphite`), the formats (`graphite::output`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

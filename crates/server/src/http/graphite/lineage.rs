@@ -3,7 +3,8 @@
 //!
 //! Invariant: a result is attributed to all series it is made of, and to more where its path expression does
 //! not name them: to all of the request if nothing in it does.
-//! Not here: the record of fetches (`fetch_log`), the format of series (`graphite::output`).
+//! Not here: the record of fetches (`service::graphite::fetch_log`), the format of series
+//! (`graphite::output`).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

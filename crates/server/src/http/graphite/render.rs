@@ -2,7 +2,7 @@
 //!
 //! Invariants: a request that cannot be answered is a 4xx with the reason as text, never a page; it runs with
 //! the permit, deadline and memory of a query.
-//! Not here: the language and the formats (`graphite`), series (`source`).
+//! Not here: the language and the formats (`graphite`), series (`service::graphite`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

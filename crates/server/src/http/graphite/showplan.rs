@@ -2,7 +2,7 @@
 //!
 //! Invariants: targets are evaluated over series without values, so that fetches of functions for other
 //! ranges are shown; a request that `/render` refuses before it reads points is refused with the same text.
-//! Not here: the choice of archives (`archive`), the series (`source`).
+//! Not here: the choice of archives, the series (`service::graphite`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

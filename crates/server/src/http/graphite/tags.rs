@@ -3,7 +3,7 @@
 //!
 //! Invariants: a series has tags once it has points, so that tagging only answers its canonical path; lists
 //! are sorted before they are cut.
-//! Not here: the search (`tag_index`).
+//! Not here: the search (`service::graphite::tag_index`).
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants: without `influx.auth-enabled` everybody may do everything; with it, a tenant without an
 //! administrator can only create one. A read-only server knows no users, so it refuses everybody then.
-//! Not here: hashes (`password`), signatures (`token`).
+//! Not here: hashes (`service::influx::password`), signatures (`token`).
 
 use std::sync::Arc;
 
