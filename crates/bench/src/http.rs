@@ -113,7 +113,7 @@ fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Head> {
     }
 }
 
-/// Content coding: the only one that a request accepts, or the one of an answer.
+/// Content coding of an answer; a request accepts one alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accept {
     Gzip,

@@ -1,4 +1,5 @@
-//! Parts of the server that handlers, background threads and metrics share.
+//! State of the HTTP side around a service: options, the shown configuration, counters, connections.
+//! Not here: state of calls (`service`), handlers (`http`), sockets (`serve`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::options::{Reload, ServerOptions, ShownSetting};
 
-/// State shared by all handlers.
+/// State that handlers, background threads and metrics share.
 pub(crate) struct Web {
     pub(crate) service: Arc<Service>,
     pub(crate) options: ServerOptions,

@@ -16,7 +16,8 @@ use chronolith_model::TenantId;
 /// Permission that a call needs. Each route of the HTTP API has exactly one per method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// Liveness, versions, documents and files: whoever reaches the port may ask. Every principal has it.
+    /// Liveness, versions, documents and files, for every client that reaches the port. Every principal has
+    /// it.
     Public,
     /// Samples, series, labels, metadata, events and usage of a tenant.
     ReadMetrics,

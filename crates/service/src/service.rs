@@ -1,8 +1,8 @@
 //! The service as a whole: options, permits, threads, the store's life cycle, and the state of queries and
 //! writes. Every protocol, and the server's own work, calls it.
 //!
-//! Invariants: limits of a reload reach the store, whichever comes first.
-//! Not here: protocols, sockets, pages (`server`); how a query runs (`evaluation`) and a write (`write`).
+//! Invariants: the store has the limits and rules of the latest reload, also if it is opened after it.
+//! Not here: protocols, sockets, pages (`server`), queries (`evaluation`), writes (`write`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -115,8 +115,8 @@ impl Service {
             return Ok(());
         }
         let rules = PathRules::read(&*self.env.disk, files, self.env.rng.next_u64())?;
-        // As in `set_store`: the store gets the latest rules, whichever comes first.
-        let _settings = self.limits.write();
+        // Held as in `set_store`: a store that is opened meanwhile gets these rules or asks for them.
+        let _limits = self.limits.write();
         self.carbon.set_rules(rules);
         if let Some(store) = self.lifecycle.opened() {
             store.set_rollup_rules(self.rollup_rules());

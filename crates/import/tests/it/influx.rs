@@ -14,10 +14,11 @@ use chronolith_import::influx::{
 use chronolith_model::kind::{integer_of_word, unsigned_of_word};
 use chronolith_model::query::{ColumnType, TypedColumns, TypedValues};
 use chronolith_model::{
-    Columns, FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, Queryable as _, ReadContext, Selector, TimeRange,
-    WordKind,
+    Columns, FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, ReadContext, TimeRange, WordKind,
 };
 use serde_json::{Value, json};
+
+use crate::test_env::for_each_series;
 
 const SOURCE: &str = "/influxdb";
 const BLOCKS: &str = "/data/tenants";
@@ -94,33 +95,24 @@ fn put(env: &Env, path: &Path, bytes: &[u8]) {
 
 fn read(env: &Env, policy: &str, block: &Block, points: &mut Points) {
     let ctx = ReadContext::unlimited(env.clock.clone());
-    let mut batches = block.select(&Selector { matchers: &[], range: TimeRange::ALL }, &ctx).unwrap();
-    let mut more = true;
-    while more {
-        let mut batch = Vec::new();
-        more = batches.next_batch(&mut batch).unwrap();
-        for series in batch {
-            let kind = WordKind::of(&series.labels);
-            let (mut words, mut texts) = (Columns::default(), TypedColumns::new(ColumnType::Text));
-            if kind == WordKind::Text {
-                series.samples.read_typed(TimeRange::ALL, &mut texts).unwrap();
-            } else {
-                series.samples.read(TimeRange::ALL, &mut words).unwrap();
-            }
-            let of_words =
-                words.times.iter().zip(&words.values).map(|(&time, word)| (time, value_of(kind, *word)));
-            let TypedValues::Texts(values) = &texts.values else { unreachable!() };
-            let of_texts = texts
-                .times
-                .iter()
-                .zip(values)
-                .map(|(&time, text)| (time, json!(String::from_utf8_lossy(text))));
-            for (time, value) in of_words.chain(of_texts) {
-                let before = points.insert(key(policy, &series.labels, time), value);
-                assert!(before.is_none(), "{} at {time} twice", series.labels);
-            }
+    for_each_series(block, &ctx, |series| {
+        let kind = WordKind::of(&series.labels);
+        let (mut words, mut texts) = (Columns::default(), TypedColumns::new(ColumnType::Text));
+        if kind == WordKind::Text {
+            series.samples.read_typed(TimeRange::ALL, &mut texts).unwrap();
+        } else {
+            series.samples.read(TimeRange::ALL, &mut words).unwrap();
         }
-    }
+        let of_words =
+            words.times.iter().zip(&words.values).map(|(&time, word)| (time, value_of(kind, *word)));
+        let TypedValues::Texts(values) = &texts.values else { unreachable!() };
+        let of_texts =
+            texts.times.iter().zip(values).map(|(&time, text)| (time, json!(String::from_utf8_lossy(text))));
+        for (time, value) in of_words.chain(of_texts) {
+            let before = points.insert(key(policy, &series.labels, time), value);
+            assert!(before.is_none(), "{} at {time} twice", series.labels);
+        }
+    });
 }
 
 fn value_of(kind: WordKind, word: f64) -> Value {

@@ -12,7 +12,9 @@ use chronolith_import::whisper::{
     self, Comparison, FileBuilder, TimeSelection, WhisperError, WhisperOptions, WhisperReport, WhisperSource,
 };
 use chronolith_ingest::carbon::{AggregationMethod, Archive};
-use chronolith_model::{Columns, Queryable as _, ReadContext, Selector, TimeRange};
+use chronolith_model::{Columns, ReadContext, TimeRange};
+
+use crate::test_env::for_each_series;
 
 const SOURCE: &str = "/whisper";
 const BLOCKS: &str = "/data/tenants/store";
@@ -91,22 +93,16 @@ impl TestEnv {
     /// Adds the points of a block; none may be there already.
     fn read(&self, block: &Block, points: &mut Points) {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
-        let mut batches = block.select(&Selector { matchers: &[], range: TimeRange::ALL }, &ctx).unwrap();
-        let mut more = true;
-        while more {
-            let mut batch = Vec::new();
-            more = batches.next_batch(&mut batch).unwrap();
-            for series in batch {
-                let mut columns = Columns::default();
-                series.samples.read(TimeRange::ALL, &mut columns).unwrap();
-                let path = chronolith_ingest::carbon::path_of_labels(&series.labels);
-                for (time, value) in columns.times.iter().zip(&columns.values) {
-                    assert_eq!(time % 1000, 0);
-                    let before = points.insert((path.clone(), time / 1000), *value);
-                    assert_eq!(before, None, "{path} {time} is there twice");
-                }
+        for_each_series(block, &ctx, |series| {
+            let mut columns = Columns::default();
+            series.samples.read(TimeRange::ALL, &mut columns).unwrap();
+            let path = chronolith_ingest::carbon::path_of_labels(&series.labels);
+            for (time, value) in columns.times.iter().zip(&columns.values) {
+                assert_eq!(time % 1000, 0);
+                let before = points.insert((path.clone(), time / 1000), *value);
+                assert_eq!(before, None, "{path} {time} is there twice");
             }
-        }
+        });
     }
 }
 

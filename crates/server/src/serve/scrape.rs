@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, TenantId, WriteBatch};
+use chronolith_service::activity::active_queries::StartedQuery;
 use chronolith_service::activity::top_queries::QueryLanguage;
-use chronolith_service::evaluation::running::{Begun, RunningQuery};
+use chronolith_service::evaluation::running::RunningQuery;
 use chronolith_service::write::{TargetStore, WriteTarget};
 use chronolith_tsdb::{Tsdb, Writer};
 
@@ -50,7 +51,7 @@ pub(crate) fn round(web: &Web, instance: &str, batch: &mut WriteBatch) {
     let time_ms = service.env.clock.now_ms();
     let running = RunningQuery::begin(
         service,
-        Begun {
+        StartedQuery {
             tenant: &tenant,
             language: QueryLanguage::Internal,
             text: "self-scrape",

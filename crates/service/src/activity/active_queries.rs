@@ -47,12 +47,10 @@ pub struct StartedQuery<'a> {
     pub tenant: &'a TenantId,
     /// Language of the text.
     pub language: QueryLanguage,
-    /// Text as sent.
+    /// Text as sent; secrets are left out.
     pub text: &'a str,
     /// First time, last time, step (0 = one time).
     pub times_ms: (i64, i64, i64),
-    /// Monotonic clock at its start.
-    pub mono_ns: u64,
     /// Deadline, memory budget and cancellation of the query.
     pub ctx: &'a ReadContext,
     /// Trace of the plan, updated while the query runs.
@@ -74,8 +72,8 @@ pub struct ActiveEntry<'a> {
 }
 
 impl ActiveQueries {
-    /// Lists a query until the entry is dropped.
-    pub fn enter(&self, started: StartedQuery<'_>) -> ActiveEntry<'_> {
+    /// Lists a query that starts at `mono_ns` of the monotonic clock, until the entry is dropped.
+    pub fn enter(&self, started: StartedQuery<'_>, mono_ns: u64) -> ActiveEntry<'_> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
         let query = Arc::new(ActiveQuery {
             id,
@@ -83,7 +81,7 @@ impl ActiveQueries {
             language: started.language,
             text: started.text.chars().take(ACTIVE_TEXT_BYTES_MAX / 4).collect(),
             times_ms: started.times_ms,
-            started_mono_ns: started.mono_ns,
+            started_mono_ns: mono_ns,
             budget: started.ctx.budget.clone(),
             trace: started.trace,
             canceled: started.ctx.cancel_flag(),
@@ -140,15 +138,15 @@ mod tests {
         let ctx = ReadContext::unlimited(Arc::new(ManualClock::new(0)));
         let queries = ActiveQueries::default();
         let (mine, other) = (TenantId::anonymous(), TenantId::new("other").expect("valid"));
-        let entry = queries.enter(StartedQuery {
+        let started = StartedQuery {
             tenant: &mine,
             language: QueryLanguage::PromQl,
             text: "up",
             times_ms: (0, 0, 0),
-            mono_ns: 0,
             ctx: &ctx,
             trace: Arc::default(),
-        });
+        };
+        let entry = queries.enter(started, 0);
         let id = queries.list(Some(&mine))[0].id;
         assert!(queries.list(Some(&other)).is_empty() && !queries.kill(id, Some(&other)));
         assert!(ctx.check().is_ok() && entry.killed_id().is_none());

@@ -1,4 +1,4 @@
-//! Evaluation of a PromQL query, whoever asks: parsed, listed as running, evaluated with the result cache,
+//! Evaluation of a PromQL query for all callers: parsed, listed as running, evaluated with the result cache,
 //! handed to the printer of the protocol, counted and logged.
 //!
 //! Invariants: a query is listed until its answer is printed or it has failed; what the engine found is
@@ -17,7 +17,8 @@ use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{Engine, EvalError, Query, QueryResult, Value, VectorSample};
 
 use super::run::{CallError, End};
-use super::running::{Begun, RunningQuery};
+use super::running::RunningQuery;
+use crate::activity::active_queries::StartedQuery;
 use crate::activity::metric_usage::selected_names;
 use crate::activity::top_queries::QueryLanguage;
 use crate::query::range_cache;
@@ -171,7 +172,7 @@ pub fn evaluate<T, E: CallError + From<PromqlError>>(
     print: impl FnOnce(&PromqlAnswer<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
     let trace = Arc::new(new_trace(service, query.detail));
-    let begun = Begun {
+    let started = StartedQuery {
         tenant: query.tenant,
         language: QueryLanguage::PromQl,
         text: query.text,
@@ -179,7 +180,7 @@ pub fn evaluate<T, E: CallError + From<PromqlError>>(
         ctx,
         trace: trace.clone(),
     };
-    let running = RunningQuery::begin(service, begun);
+    let running = RunningQuery::begin(service, started);
     let evaluation = Evaluation { service, query, ctx, trace, running, evaluated: Cell::new(None) };
     let outcome = evaluation.run(print).map_err(|error| evaluation.with_kill(error));
     evaluation.log(outcome.as_ref().err());
@@ -249,7 +250,7 @@ impl Evaluation<'_> {
         let service = self.service;
         let query = self.query;
         let now_ns = service.env.clock.mono_ns();
-        // Not its deadline, but the one of small queries: it is restarted on the pool.
+        // The slice of small queries is over, not the query's deadline: it is restarted on the pool.
         let is_given_up = error.is_some_and(|error| error.end() == End::Timeout)
             && now_ns.saturating_sub(query.received_ns) < query.timeout_ms.saturating_mul(1_000_000);
         if is_given_up {

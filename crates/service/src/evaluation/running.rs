@@ -1,30 +1,11 @@
 //! A running query of any language: its place in the list of active queries while it runs, and in the list of
 //! costly ones when it has ended.
 
-use std::sync::Arc;
-
-use chronolith_model::{ReadContext, TenantId};
-use chronolith_promql::engine::trace::Trace;
+use chronolith_model::TenantId;
 
 use crate::activity::active_queries::{ActiveEntry, StartedQuery};
 use crate::activity::top_queries::{FinishedQuery, QueryLanguage};
 use crate::service::Service;
-
-/// A query that begins.
-pub struct Begun<'a> {
-    /// Tenant that asks.
-    pub tenant: &'a TenantId,
-    /// Language of the text.
-    pub language: QueryLanguage,
-    /// Text as sent; secrets are left out.
-    pub text: &'a str,
-    /// First time, last time, step (0 = one time).
-    pub times_ms: (i64, i64, i64),
-    /// Deadline, memory budget and cancellation of the query.
-    pub ctx: &'a ReadContext,
-    /// Trace of the plan, updated while the query runs.
-    pub trace: Arc<Trace>,
-}
 
 /// A query that runs: listed, and killable, until it is dropped.
 pub struct RunningQuery<'a> {
@@ -38,11 +19,10 @@ pub struct RunningQuery<'a> {
 
 impl<'a> RunningQuery<'a> {
     /// Lists a query as running.
-    pub fn begin(service: &'a Service, begun: Begun<'a>) -> RunningQuery<'a> {
-        let Begun { tenant, language, text, times_ms, ctx, trace } = begun;
+    pub fn begin(service: &'a Service, started: StartedQuery<'a>) -> RunningQuery<'a> {
+        let StartedQuery { tenant, language, text, .. } = started;
         let started_ns = service.env.clock.mono_ns();
-        let started = StartedQuery { tenant, language, text, times_ms, mono_ns: started_ns, ctx, trace };
-        let entry = service.queries.active.enter(started);
+        let entry = service.queries.active.enter(started, started_ns);
         RunningQuery { service, tenant, language, text, started_ns, entry }
     }
 

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use chronolith_base::Env;
 use chronolith_block::{Block, precedence};
 use chronolith_import::{ImportError, ImportOptions, ImportReport};
-use chronolith_model::{BlockEncoding, Columns, Labels, Queryable as _, ReadContext, Selector, TimeRange};
+use chronolith_model::{
+    BlockEncoding, Columns, Labels, Queryable as _, ReadContext, Selector, SeriesRead, TimeRange,
+};
 
 /// Value bits by labels (as text) and time.
 pub(crate) type Samples = BTreeMap<(String, i64), u64>;
@@ -82,18 +84,25 @@ impl TestEnv {
 }
 
 fn read(block: &Block, ctx: &ReadContext, samples: &mut Samples) {
+    for_each_series(block, ctx, |series| {
+        let mut columns = Columns::default();
+        series.samples.read(TimeRange::ALL, &mut columns).unwrap();
+        let labels = text(&series.labels);
+        for (&time, value) in columns.times.iter().zip(&columns.values) {
+            samples.entry((labels.clone(), time)).or_insert(value.to_bits());
+        }
+    });
+}
+
+/// Calls `visit` for each series of a block.
+pub(crate) fn for_each_series(block: &Block, ctx: &ReadContext, mut visit: impl FnMut(SeriesRead)) {
     let mut batches = block.select(&Selector { matchers: &[], range: TimeRange::ALL }, ctx).unwrap();
-    let mut more = true;
-    while more {
-        let mut batch = Vec::new();
-        more = batches.next_batch(&mut batch).unwrap();
-        for series in batch {
-            let mut columns = Columns::default();
-            series.samples.read(TimeRange::ALL, &mut columns).unwrap();
-            let labels = text(&series.labels);
-            for (&time, value) in columns.times.iter().zip(&columns.values) {
-                samples.entry((labels.clone(), time)).or_insert(value.to_bits());
-            }
+    let mut batch = Vec::new();
+    loop {
+        let has_more = batches.next_batch(&mut batch).unwrap();
+        batch.drain(..).for_each(&mut visit);
+        if !has_more {
+            return;
         }
     }
 }

@@ -15,8 +15,9 @@ use chronolith_graphite::output::{self, Layout, RenderOptions};
 use chronolith_graphite::time::{parse_time, request_range, zone_or};
 use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluate};
 use chronolith_model::{QueryError, ReadContext};
+use chronolith_service::activity::active_queries::StartedQuery;
 use chronolith_service::activity::top_queries::QueryLanguage;
-use chronolith_service::evaluation::running::{Begun, RunningQuery};
+use chronolith_service::evaluation::running::RunningQuery;
 use chronolith_service::graphite::annotations::Annotations;
 use chronolith_service::graphite::fetch_log::FetchLog;
 use chronolith_service::graphite::source::{Reading, SourceSettings, TenantSource};
@@ -65,7 +66,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
         let text = targets.targets.join("&");
         let running = RunningQuery::begin(
             &web.service,
-            Begun {
+            StartedQuery {
                 tenant: &call.tenant,
                 language: QueryLanguage::Graphite,
                 text: &text,

@@ -21,11 +21,12 @@ use chronolith_influxql::ast::Statement;
 use chronolith_influxql::execute::{Access, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
+use chronolith_service::activity::active_queries::StartedQuery;
 use chronolith_service::activity::top_queries::QueryLanguage;
 use chronolith_service::evaluation::influxql::databases::Databases;
 use chronolith_service::evaluation::influxql::storage::TenantStorage;
 use chronolith_service::evaluation::influxql::{query_error, select_limits};
-use chronolith_service::evaluation::running::{Begun, RunningQuery};
+use chronolith_service::evaluation::running::RunningQuery;
 use http_body_util::BodyExt as _;
 
 use self::format::Format;
@@ -143,12 +144,23 @@ fn execute_all(
 ) -> Result<(), ApiError> {
     let ctx = admitted.ctx();
     let _statements = ctx.budget.reserve(statements_bytes(&request.text)).map_err(QueryError::from)?;
-    let started_ns = web.service.env.clock.mono_ns();
+    let text = request.text_without_passwords();
+    let listed = RunningQuery::begin(
+        &web.service,
+        StartedQuery {
+            tenant: &request.tenant,
+            language: QueryLanguage::InfluxQl,
+            text: &text,
+            times_ms: (0, 0, 0),
+            ctx,
+            trace: Arc::default(),
+        },
+    );
     let running = web.service.influx.queries.enter(
         &request.tenant,
         &request.text,
         &request.database,
-        started_ns,
+        listed.started_ns(),
         ctx.cancel_flag(),
         web.service.options.influx.concurrent_query_max,
     );
@@ -177,18 +189,6 @@ fn execute_all(
         limits: select_limits(&web.service.options.influx),
         ctx,
     };
-    let text = request.text_without_passwords();
-    let listed = RunningQuery::begin(
-        &web.service,
-        Begun {
-            tenant: &request.tenant,
-            language: QueryLanguage::InfluxQl,
-            text: &text,
-            times_ms: (0, 0, 0),
-            ctx,
-            trace: Arc::default(),
-        },
-    );
     let is_error = execute_each(request, &session, &mut sink)?;
     web.service.query_metrics.influxql.observe_ns(listed.duration_ns());
     listed.record(0, is_error);

@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
+use crate::activity::active_queries::StartedQuery;
 use crate::activity::top_queries::QueryLanguage;
-use crate::evaluation::running::{Begun, RunningQuery};
+use crate::evaluation::running::RunningQuery;
 use chronolith_influxql::ast::{Measurement, MeasurementName, TargetName};
 use chronolith_influxql::execute::continuous::{Continuous, DueWindows};
 use chronolith_influxql::execute::{Access, Session, StatementError};
@@ -185,13 +186,9 @@ fn evaluate(
     ctx: &ReadContext,
 ) -> Result<u64, String> {
     let text = query.parsed.select().to_string();
-    let started_ns = service.env.clock.mono_ns();
-    let running =
-        service.influx.queries.enter(query.tenant, &text, query.database, started_ns, ctx.cancel_flag(), 0);
-    let _running = running.map_err(|refused| refused.to_string())?;
     let listed = RunningQuery::begin(
         service,
-        Begun {
+        StartedQuery {
             tenant: query.tenant,
             language: QueryLanguage::InfluxQl,
             text: &text,
@@ -200,6 +197,15 @@ fn evaluate(
             trace: Arc::default(),
         },
     );
+    let running = service.influx.queries.enter(
+        query.tenant,
+        &text,
+        query.database,
+        listed.started_ns(),
+        ctx.cancel_flag(),
+        0,
+    );
+    let _running = running.map_err(|refused| refused.to_string())?;
     let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
     let storage = TenantStorage { service, databases, tenant: query.tenant, is_continuous: true };
     let session = Session {
