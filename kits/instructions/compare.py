@@ -64,10 +64,10 @@ def hide_auxv():
 class Server:
     """One build below callgrind over an empty directory."""
 
-    def __init__(self, binary, directory):
+    def __init__(self, binary, directory, more_flags):
         self.port = wire.free_port(random.randrange(20000, 30000))
         self.out = os.path.join(directory, "callgrind")
-        flags = ["serve", "--data-dir", os.path.join(directory, "data"), "--http", "127.0.0.1:%d" % self.port, "--self-scrape=off", "--flush-delay=30s", "--flush-small-window=0"]
+        flags = ["serve", "--data-dir", os.path.join(directory, "data"), "--http", "127.0.0.1:%d" % self.port, "--self-scrape=off", "--flush-delay=30s", "--flush-small-window=0", *more_flags]
         valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--callgrind-out-file=" + self.out]
         self.log = open(os.path.join(directory, "log"), "wb")
         self.process = subprocess.Popen(valgrind + [binary] + flags, stdout=self.log, stderr=self.log, preexec_fn=hide_auxv)
@@ -116,6 +116,16 @@ class Server:
             raise SystemExit("%s: %s %s" % (expr, status, answer[:300]))
         return data["data"]["result"]
 
+    def remote_read(self, name, first_ms, last_ms):
+        """Streams the samples of a metric."""
+        matcher = wire.f_varint(1, 0) + wire.f_bytes(2, b"__name__") + wire.f_bytes(3, name.encode())
+        query = wire.f_varint(1, first_ms) + wire.f_varint(2, last_ms) + wire.f_bytes(3, matcher)
+        body = wire.snappy_literal(wire.f_bytes(1, query) + wire.f_bytes(2, b"\x01"))
+        headers = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf", "X-Prometheus-Remote-Read-Version": "0.1.0"}
+        status, _, answer = self.client.request("POST", "/api/v1/read", body, headers)
+        if status != 200 or len(answer) < 1000:
+            raise SystemExit("remote read: %s %s" % (status, answer[:300]))
+
     def stop(self):
         self.process.terminate()
         self.process.wait()
@@ -161,7 +171,7 @@ def queries(first_ms, steps):
 
 def measure(binary, now_ms, args, figures):
     with tempfile.TemporaryDirectory(dir=args.dir) as directory:
-        server = Server(binary, directory)
+        server = Server(binary, directory, args.server_flag)
         try:
             run_cases(server, binary, now_ms, args, figures)
         except (OSError, ValueError, SystemExit) as error:
@@ -197,6 +207,10 @@ def run_cases(server, binary, now_ms, args, figures):
     server.wait(FLUSH_S, lambda: storage()["headSeries"] == 0)
     report("queries of blocks")
     ask("blocks", block_ms, BLOCK_STEPS)
+    last_ms = block_ms + BLOCK_STEPS * STEP_MS
+    read = lambda: [server.remote_read("http_requests_total", block_ms, last_ms) for _ in range(args.rounds)]
+    read()
+    figures["blocks remote read"] = (server.counted(read) / args.rounds, None)
     head_ms = now_ms - HEAD_STEPS * STEP_MS - 60_000 + OFFSET_MS
     report("queries of the head")
     send(bodies(series, head_ms, HEAD_STEPS, all_of))
@@ -223,6 +237,7 @@ def main():
     parser.add_argument("--instances", type=int, default=40, help="51 series each")
     parser.add_argument("--rounds", type=int, default=3, help="counted requests per query")
     parser.add_argument("--parallel", action="store_true", help="both builds at the same time")
+    parser.add_argument("--server-flag", action="append", default=[], help="a flag of both servers, such as --block-encoding=prometheus")
     parser.add_argument("--dir", help="where data directories go")
     args = parser.parse_args()
     now_ms = int(time.time() * 1000)

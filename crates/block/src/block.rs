@@ -9,10 +9,10 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_format::block::catalogue::{BlockRecord, ImmutableBytes};
 use chronolith_format::block::meta::BlockMeta;
-use chronolith_model::query::{LabelValueScan, ReadEstimate, SoleLabelValues};
-use chronolith_model::{
-    Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TimeRange,
+use chronolith_model::query::{
+    LabelValueScan, Opened as OpenedRead, Read, ReadEstimate, SoleLabelValues, Source, Wanted,
 };
+use chronolith_model::{Labels, Matcher, QueryError, ReadContext, Selector, TimeRange};
 
 use crate::BlockError;
 use crate::contents::BlockContents;
@@ -263,40 +263,35 @@ impl Block {
     }
 }
 
-impl Queryable for Block {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        select::select(&self.contents, selector, ctx)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        label_queries::label_names(&self.contents, selector, limit, ctx)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        label_queries::label_values(&self.contents, name, selector, limit, ctx)
-    }
-
-    fn scan_label_values(
-        &self,
-        scan: &LabelValueScan<'_>,
-        ctx: &ReadContext,
-        visit: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<(), QueryError> {
-        label_queries::scan_label_values(&self.contents, scan, ctx, visit)
+impl Source for Block {
+    /// Lists are read here; the labels of series and their samples when they are pulled.
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<OpenedRead, QueryError> {
+        let Read { request, wanted } = read;
+        let selector = request.selector();
+        let contents = &self.contents;
+        Ok(match wanted {
+            Wanted::Series => OpenedRead::Series(request.filter(select::select(contents, &selector, ctx)?)),
+            Wanted::Estimate => OpenedRead::Estimate(Some(self.estimate_read(&selector, ctx)?)),
+            Wanted::LabelNames => {
+                OpenedRead::listed(label_queries::label_names(contents, &selector, request.limit, ctx)?)
+            }
+            Wanted::LabelValues { name } => OpenedRead::listed(label_queries::label_values(
+                contents,
+                &name,
+                &selector,
+                request.limit,
+                ctx,
+            )?),
+            Wanted::EachLabelValue { name, prefix } => {
+                let contents = contents.clone();
+                let ctx = ctx.clone();
+                let range = request.range;
+                OpenedRead::Visit(Box::new(move |visit| {
+                    let scan = LabelValueScan { name: &name, prefix: &prefix, range };
+                    label_queries::scan_label_values(&contents, &scan, &ctx, visit)
+                }))
+            }
+            Wanted::SoleLabelValues { .. } => OpenedRead::Cursor(None),
+        })
     }
 }

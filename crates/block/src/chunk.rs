@@ -48,6 +48,11 @@ pub(crate) fn claimed_samples(bytes: &RangeBytes, chunk_ref: ChunkRef) -> usize 
     sample_count_claimed(bytes_at(bytes, chunk_ref), chunk_ref.offset()).map_or(0, usize::from)
 }
 
+/// Time of the first sample of an XOR chunk; `None` for other encodings, and if it cannot be read.
+pub(crate) fn first_time(chunk: RawChunk<'_>) -> Option<i64> {
+    (chunk.encoding == xor::ENCODING_XOR).then(|| xor::first_time(chunk.bytes).ok()).flatten()
+}
+
 /// Offset of the chunk of the same segment that has the times of this one, if they are not its own.
 pub(crate) fn times_chunk_of(chunk: RawChunk<'_>) -> Option<u32> {
     times_offset(chunk).ok().flatten()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
-use chronolith_model::query::{TypedColumns, TypedValues};
+use chronolith_model::query::{SamplesPart, StoredChunk, TypedColumns, TypedValues, VisitSamples};
 use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
@@ -53,6 +53,39 @@ impl SampleSource for BlockSeries {
         }
         drop_deleted(&self.deleted, start, out);
         done
+    }
+
+    fn visit_chunks(
+        &self,
+        range: TimeRange,
+        accepts: &dyn Fn(u8) -> bool,
+        scratch: &mut Columns,
+        visit: &mut VisitSamples<'_>,
+    ) -> Result<(), QueryError> {
+        if let Some(fetched) = self.fetch_deferred(range)? {
+            return fetched.visit_chunks(range, accepts, scratch, visit);
+        }
+        let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
+        let mut chunks = self.chunks.iter().filter(wanted).peekable();
+        // Samples that are not visited yet.
+        let mut rest: Option<TimeRange> = None;
+        let mut visited_end = i64::MIN;
+        while let Some(chunk) = chunks.next() {
+            let is_alone = chunk.min_time >= visited_end
+                && chunks.peek().is_none_or(|next| next.min_time > chunk.max_time);
+            visited_end = visited_end.max(chunk.max_time.saturating_add(1));
+            match self.stored(chunk, range).filter(|stored| is_alone && accepts(stored.encoding)) {
+                Some(stored) => {
+                    self.visit_decoded(rest.take(), scratch, visit)?;
+                    visit(SamplesPart::Stored(stored))?;
+                }
+                None => {
+                    let start = rest.map_or(chunk.min_time, |rest| rest.start);
+                    rest = Some(TimeRange::new(start.max(range.start), visited_end.min(range.end)));
+                }
+            }
+        }
+        self.visit_decoded(rest, scratch, visit)
     }
 
     /// Texts as texts; all other values as [`SampleSource::read`] returns them.
@@ -126,6 +159,39 @@ impl BlockSeries {
     /// The same series, of which some chunks are fetched when they are read.
     pub(crate) fn with_deferred(self, deferred: DeferredChunks) -> BlockSeries {
         BlockSeries { deferred: Some(deferred), ..self }
+    }
+
+    /// The chunk as it is, if all its samples are in `range`, none of them is deleted, its checksum is
+    /// right and its first time is the one in the index. Other chunks are decoded, which reports damage.
+    fn stored(&self, chunk: &ChunkMeta, range: TimeRange) -> Option<StoredChunk<'_>> {
+        let ChunkMeta { min_time, max_time, .. } = *chunk;
+        let is_deleted = self.deleted.iter().any(|one| one.first <= max_time && min_time <= one.last);
+        if is_deleted || !range.contains(min_time) || !range.contains(max_time) {
+            return None;
+        }
+        let raw = chunk::raw_chunk(&self.bytes, chunk.chunk_ref).ok()?;
+        let sample_count = claimed_samples(&self.bytes, chunk.chunk_ref);
+        let has_first = chunk::first_time(raw) == Some(min_time);
+        has_first.then_some(StoredChunk {
+            min_time,
+            max_time,
+            sample_count,
+            encoding: raw.encoding,
+            bytes: raw.bytes,
+        })
+    }
+
+    /// Visits the samples in `range`, decoded.
+    fn visit_decoded(
+        &self,
+        range: Option<TimeRange>,
+        scratch: &mut Columns,
+        visit: &mut VisitSamples<'_>,
+    ) -> Result<(), QueryError> {
+        let Some(range) = range else { return Ok(()) };
+        scratch.clear();
+        self.read(range, scratch)?;
+        if scratch.is_empty() { Ok(()) } else { visit(SamplesPart::Decoded(scratch)) }
     }
 
     fn has(&self, chunk: &ChunkMeta) -> bool {

@@ -20,6 +20,7 @@ use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
 use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SidecarFile, SidecarHead};
+use chronolith_model::query::Layered;
 use chronolith_model::{Labels, QueryError, Queryable, ReadContext, TimeRange, TimeUnit};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -31,7 +32,7 @@ use self::recorded::BlockObjects;
 use self::rollups::RollupTables;
 use crate::cache::disk::FileVersions;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
-use crate::external_labels::{ExtendedBlock, ExternalLabels};
+use crate::external_labels::ExternalLabels;
 use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
 use crate::sidecar::{HeadError, read_head, read_local_head};
 use crate::sidecar_queue::SidecarQueue;
@@ -340,7 +341,7 @@ impl BucketBlock {
     ) -> T {
         match self.external_labels() {
             None => work(source),
-            Some(labels) => work(&ExtendedBlock { labels, source }),
+            Some(layer) => work(&Layered { layer, source }),
         }
     }
 

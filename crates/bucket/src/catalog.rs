@@ -8,6 +8,7 @@
 //! Not here: the listing itself (`catalog::listing`), snapshots (`snapshots`), reading blocks (`block`).
 
 mod listing;
+mod started;
 mod writers;
 
 use std::sync::Arc;
@@ -26,14 +27,14 @@ use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::buffers::BufferPool;
 use crate::cache::{BlockCache, CacheSnapshot, DiskCache};
 use crate::folder::Folder;
-use crate::recovery::Recovery;
 use crate::remote::{ReadRules, Remote, query_error};
-use crate::sidecar_builder::request_sidecar;
 use crate::sidecar_queue::SidecarQueue;
 use crate::snapshots::{Latest, SnapshotReader};
 use crate::store::request::{Purpose, RequestContext};
 use crate::{BucketError, Store};
 use listing::{Listed, Listing};
+pub use started::StartedWork;
+use started::run_opened;
 use writers::WriterCatalogues;
 
 /// Folders whose lists are in memory; of more, those that were read least recently are forgotten.
@@ -259,89 +260,58 @@ impl BlockCatalog {
         slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.duplicates)).unwrap_or_default()
     }
 
-    /// Runs `work` for each block on threads that may wait, several at the same time, after its header was
-    /// read. For a block that fails, `recover` returns the result. Returns the results in the order of
-    /// `blocks`. Waits on the calling thread, which is none of the runtime, until the time of sources ends.
-    ///
-    /// # Errors
-    /// The first error of `recover` in the order of `blocks`.
-    pub fn for_each_opened<T: Send + 'static>(
+    /// Starts to run `work` for each block on threads that may wait, several at the same time, after its
+    /// header was read. For a block that fails, `recover` returns the result. Results are in the order
+    /// of `blocks`.
+    pub fn start_on_opened<T: Send + 'static>(
         &self,
         blocks: &[Arc<BucketBlock>],
         ctx: &ReadContext,
         work: impl Fn(&BucketBlock, &dyn Queryable) -> Result<T, QueryError> + Clone + Send + 'static,
-        recover: impl Fn(&BucketBlock, QueryError) -> Result<T, QueryError>,
-    ) -> Result<Vec<T>, QueryError> {
+        recover: impl Fn(&BucketBlock, QueryError) -> Result<T, QueryError> + Send + Sync + 'static,
+    ) -> StartedWork<T> {
         let work = move |block: &BucketBlock, opened: &OpenedBlock| {
             block.with_external_labels(opened.reader.queryable(), |source| work(block, source))
         };
-        self.for_each(blocks, ReaderChoice::Any, ctx, work, recover)
+        self.start(blocks, ReaderChoice::Any, ctx, work, recover)
     }
 
-    /// As [`BlockCatalog::for_each_opened`], with the index of each block.
-    ///
-    /// # Errors
-    /// The first error in the order of `blocks`.
-    pub fn for_each_indexed<T: Send + 'static>(
+    /// As [`BlockCatalog::start_on_opened`], with the index of each block.
+    pub fn start_on_indexed<T: Send + 'static>(
         &self,
         blocks: &[Arc<BucketBlock>],
         ctx: &ReadContext,
         work: impl Fn(&Block) -> Result<T, QueryError> + Clone + Send + 'static,
-    ) -> Result<Vec<T>, QueryError> {
+    ) -> StartedWork<T> {
         let work = move |_: &BucketBlock, opened: &OpenedBlock| match &opened.reader {
             BlockReader::Index(block) => work(block),
             BlockReader::Sidecar(_) => Err(QueryError::Canceled),
         };
-        self.for_each(blocks, ReaderChoice::Index, ctx, work, |_, error| Err(error))
+        self.start(blocks, ReaderChoice::Index, ctx, work, |_, error| Err(error))
     }
 
-    fn for_each<T: Send + 'static>(
+    fn start<T: Send + 'static>(
         &self,
         blocks: &[Arc<BucketBlock>],
         choice: ReaderChoice,
         ctx: &ReadContext,
         work: impl Fn(&BucketBlock, &OpenedBlock) -> Result<T, QueryError> + Clone + Send + 'static,
-        recover: impl Fn(&BucketBlock, QueryError) -> Result<T, QueryError>,
-    ) -> Result<Vec<T>, QueryError> {
-        let work = &work;
-        let recover = &recover;
-        let results = stream::iter(blocks).map(|block| async move {
-            let running = self.run_opened(block, choice, ctx, work.clone());
+        recover: impl Fn(&BucketBlock, QueryError) -> Result<T, QueryError> + Send + Sync + 'static,
+    ) -> StartedWork<T> {
+        let ctx = ctx.clone();
+        let recover = Arc::new(recover);
+        let handle = self.handle.clone();
+        let results = stream::iter(blocks.to_vec()).map(move |block| {
+            let recover = recover.clone();
             let time = Duration::from_nanos(ctx.source_remaining_ns());
-            let result = tokio::time::timeout(time, running).await;
-            result.unwrap_or(Err(QueryError::Timeout)).or_else(|error| recover(block, error))
-        });
-        self.handle.block_on(results.buffered(BLOCKS_AT_ONCE).try_collect())
-    }
-
-    /// Runs `work` for a block after its header was read, again after damage.
-    async fn run_opened<T: Send + 'static>(
-        &self,
-        block: &Arc<BucketBlock>,
-        choice: ReaderChoice,
-        ctx: &ReadContext,
-        work: impl Fn(&BucketBlock, &OpenedBlock) -> Result<T, QueryError> + Clone + Send + 'static,
-    ) -> Result<T, QueryError> {
-        let mut recovery = Recovery::default();
-        loop {
-            let opened = block.open(choice, block.deadline_ns(ctx)).await?;
-            let worked_on = block.clone();
-            let reading = opened.clone();
-            let work = work.clone();
-            // A blocking thread waits for nothing but requests, which need no thread of its kind.
-            let task = self.handle.spawn_blocking(move || work(&worked_on, &reading));
-            let result = task.await.map_err(|_| QueryError::Canceled)?;
-            block.note_memory();
-            match result {
-                Err(error) if recovery.may_retry(block, &opened, &error) => {}
-                result => {
-                    if choice == ReaderChoice::Any && result.is_ok() {
-                        request_sidecar(block, &opened);
-                    }
-                    return result;
-                }
+            let running = run_opened(handle.clone(), block.clone(), choice, ctx.clone(), work.clone());
+            async move {
+                let result = tokio::time::timeout(time, running).await;
+                result.unwrap_or(Err(QueryError::Timeout)).or_else(|error| recover(&block, error))
             }
-        }
+        });
+        let all = results.buffered(BLOCKS_AT_ONCE).try_collect();
+        StartedWork::new(&self.handle, all)
     }
 
     /// Starts to read the list of `folder` if it is not known: the next query that needs it waits for that

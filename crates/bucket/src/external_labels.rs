@@ -12,10 +12,8 @@ mod text;
 use std::sync::Arc;
 
 use chronolith_model::labels::LabelsBuilder;
-use chronolith_model::query::{ReadEstimate, VecBatches};
-use chronolith_model::{
-    Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead,
-};
+use chronolith_model::query::{Layer, Opened, Read, SelectRequest, VecBatches, Wanted};
+use chronolith_model::{Labels, Matcher, QueryError, ReadContext, SeriesBatches, SeriesRead};
 
 /// External labels of one block or one writer, sorted by name, at least one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,73 +113,43 @@ impl SeriesBatches for ExtendedBatches {
     }
 }
 
-/// A block whose series have external labels.
-pub(crate) struct ExtendedBlock<'a> {
-    pub(crate) labels: &'a ExternalLabels,
-    pub(crate) source: &'a dyn Queryable,
-}
-
-impl Queryable for ExtendedBlock<'_> {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let matchers = self.labels.split(selector.matchers);
-        if !matchers.is_selected {
-            return Ok(Box::new(VecBatches::new(Vec::new())));
+/// View of a block whose series have these labels.
+impl Layer for ExternalLabels {
+    fn rewrite(&self, mut read: Read, _: &ReadContext) -> Option<Read> {
+        let matchers = self.split(&read.request.matchers);
+        read.request = SelectRequest { matchers: matchers.of_series, ..read.request.before_relabeling() };
+        if let Wanted::LabelValues { name } = &read.wanted
+            && self.get(name).is_some()
+        {
+            // One name tells that there is a series.
+            read.wanted = Wanted::LabelNames;
+            read.request.limit = 1;
         }
-        let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
-        Ok(self.labels.add_to(self.source.select(&of_series, ctx)?))
+        matchers.is_selected.then_some(read)
     }
 
-    fn estimate(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<ReadEstimate>, QueryError> {
-        let matchers = self.labels.split(selector.matchers);
-        if !matchers.is_selected {
-            return Ok(Some(ReadEstimate::default()));
+    fn map(&self, asked: &Read, opened: Opened, _: &ReadContext) -> Opened {
+        let limit = asked.request.limit;
+        match &asked.wanted {
+            Wanted::Series => Opened::Series(asked.request.filter(self.add_to(opened.into_series()))),
+            Wanted::LabelNames => {
+                let labels = self.clone();
+                opened.map_list(move |mut names| {
+                    if !names.is_empty() {
+                        names.extend(labels.0.iter().map(|(name, _)| name.clone()));
+                    }
+                    sorted(names, limit)
+                })
+            }
+            Wanted::LabelValues { name } => match self.get(name) {
+                None => opened.map_list(move |values| sorted(values, limit)),
+                Some(value) => {
+                    let value = value.to_owned();
+                    opened.map_list(|names| if names.is_empty() { Vec::new() } else { vec![value] })
+                }
+            },
+            Wanted::Estimate | Wanted::EachLabelValue { .. } | Wanted::SoleLabelValues { .. } => opened,
         }
-        self.source.estimate(&Selector { matchers: &matchers.of_series, range: selector.range }, ctx)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let matchers = self.labels.split(selector.matchers);
-        if !matchers.is_selected {
-            return Ok(Vec::new());
-        }
-        let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
-        let mut names = self.source.label_names(&of_series, limit, ctx)?;
-        if !names.is_empty() {
-            names.extend(self.labels.0.iter().map(|(name, _)| name.clone()));
-        }
-        Ok(sorted(names, limit))
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let matchers = self.labels.split(selector.matchers);
-        if !matchers.is_selected {
-            return Ok(Vec::new());
-        }
-        let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
-        let Some(value) = self.labels.get(name) else {
-            return Ok(sorted(self.source.label_values(name, &of_series, limit, ctx)?, limit));
-        };
-        let has_series = !self.source.label_names(&of_series, 1, ctx)?.is_empty();
-        Ok(if has_series { vec![value.to_owned()] } else { Vec::new() })
     }
 }
 

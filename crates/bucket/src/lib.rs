@@ -35,7 +35,7 @@ mod tests;
 
 pub use block::BucketBlock;
 pub use cache::{CacheSnapshot, DiskCache, DiskCacheOptions, DiskCacheSnapshot};
-pub use catalog::{BlockCatalog, CatalogOptions, FolderSummary};
+pub use catalog::{BlockCatalog, CatalogOptions, FolderSummary, StartedWork};
 pub use error::BucketError;
 pub use external_labels::ExternalLabels;
 pub use folder::{Folder, STORES_FOLDER};

@@ -11,10 +11,9 @@ use chronolith_exec::rows::plan::{
 };
 use chronolith_exec::rows::source::RowSource;
 use chronolith_exec::rows::stream::RowStream;
-use chronolith_model::query::{SampleSource, VecBatches};
+use chronolith_model::query::{Opened, Read, SampleSource, VecBatches, Wanted};
 use chronolith_model::{
-    Columns, FIELD_LABEL, Labels, METRIC_NAME, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
-    SeriesRead, TimeRange,
+    Columns, FIELD_LABEL, Labels, METRIC_NAME, QueryError, Queryable, ReadContext, SeriesRead, TimeRange,
 };
 
 const HOSTS: usize = 100;
@@ -43,35 +42,17 @@ impl SampleSource for Samples {
     }
 }
 
-impl Queryable for Memory {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        _ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let selected = self
-            .0
-            .iter()
-            .filter(|(labels, _)| selector.matchers.iter().all(|matcher| matcher.matches_labels(labels)));
+impl chronolith_model::query::Source for Memory {
+    fn open(&self, read: Read, _ctx: &ReadContext) -> Result<Opened, QueryError> {
+        assert_eq!(read.wanted, Wanted::Series);
+        let matchers = &read.request.matchers;
+        let selected =
+            self.0.iter().filter(|(labels, _)| matchers.iter().all(|matcher| matcher.matches_labels(labels)));
         let read = |(labels, columns): &(Labels, Arc<Columns>)| SeriesRead {
             labels: labels.clone(),
             samples: Box::new(Samples(columns.clone())),
         };
-        Ok(Box::new(VecBatches::new(selected.map(read).collect())))
-    }
-
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
+        Ok(Opened::Series(Box::new(VecBatches::new(selected.map(read).collect()))))
     }
 }
 

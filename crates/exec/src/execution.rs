@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::{Reservation, SpareThreads};
-use chronolith_model::query::SelectHints;
-use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
+use chronolith_model::query::SelectRequest;
+use chronolith_model::{QueryError, Queryable, ReadContext, SeriesBatches};
 
 use crate::annotation::{Annotations, EvaluationOrder};
 use crate::column::StepSeries;
@@ -96,12 +96,8 @@ impl<'q> Execution<'q> {
     ///
     /// # Errors
     /// As the source.
-    pub fn select(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.selections.select(self.source, selector, hints, self.ctx)
+    pub fn select(&self, request: SelectRequest) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.selections.select(self.source, request, self.ctx)
     }
 
     /// Removes the metric name, or marks the series for removal at the end.

@@ -30,8 +30,8 @@ impl<'q> Grouping<'q> {
 
     /// The labels of a group, for a source.
     #[must_use]
-    pub fn projection(&self) -> Projection<'_> {
-        Projection { names: &self.names, include: !self.without }
+    pub fn projection(&self) -> Projection {
+        Projection::new(&self.names, !self.without)
     }
 
     /// Names of the labels that an aggregation reads of series from whose labels a metric name may still be
@@ -52,8 +52,8 @@ impl<'q> Grouping<'q> {
 
     /// As [`Grouping::projection`], with the labels of [`Grouping::names_read`].
     #[must_use]
-    pub fn projection_of<'n>(&self, names_read: &'n [&'n str]) -> Projection<'n> {
-        Projection { names: names_read, include: !self.without }
+    pub fn projection_read(&self) -> Projection {
+        Projection::new(&self.names_read(), !self.without)
     }
 
     /// Returns true if groups do not depend on the metric name and the labels that are removed with it.

@@ -6,7 +6,7 @@
 use std::iter::Peekable;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chronolith_model::query::{ColumnType, SampleNeed, SelectHints};
+use chronolith_model::query::{SampleNeed, SelectRequest};
 use chronolith_model::{Matcher, Selector, SeriesBatches, SeriesRead};
 
 use crate::column::{ABSENT, StepSeries};
@@ -148,22 +148,19 @@ impl<'q> Scan<'q> {
         let newest_is_enough = windows.grid.count == 1
             && (!parts.stats_only || presence_only)
             && matches!(function, ScanFn::Instant(InstantField::Value | InstantField::Time));
-        let names_read = reader.projection.map(Grouping::names_read).unwrap_or_default();
-        let hints = SelectHints {
+        // Ranges that do not end with a window take samples at each step, so no roll-ups are asked for.
+        let selector = Selector { matchers, range: windows.read_range() };
+        let request = SelectRequest {
             samples: if newest_is_enough { SampleNeed::Newest } else { SampleNeed::All },
             presence_only,
-            function: reader.function,
+            function: reader.function.into(),
             grouping: reader.grouping.map(Grouping::projection),
-            projection: reader.projection.map(|grouping| grouping.projection_of(&names_read)),
+            projection: reader.projection.map(Grouping::projection_read),
             step_ms: windows.hinted_step_ms(),
             range_ms: if matches!(function, ScanFn::Range(_)) { windows.width_ms } else { 0 },
-            column_type: ColumnType::Float,
-            shard: None,
-            // Ranges that do not end with a window take samples at each step.
-            rollups: &[],
+            ..SelectRequest::new(&selector)
         };
-        let selector = Selector { matchers, range: windows.read_range() };
-        let batches = execution.select(&selector, &hints)?;
+        let batches = execution.select(request)?;
         Ok(Scan {
             execution,
             windows,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::SelectRequest;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, FloatHistogram, Matcher, QueryError, Selector, SeriesBatches, SeriesRead};
 
@@ -75,8 +75,8 @@ impl<'q> SeriesReader<'q> {
         let selector = Selector { matchers, range: windows.read_range() };
         let step_ms = windows.hinted_step_ms();
         let range_ms = windows.width_ms;
-        let hints = SelectHints { step_ms, range_ms, ..SelectHints::default() };
-        let selected = SelectedSeries::new(execution, execution.select(&selector, &hints)?);
+        let request = SelectRequest { step_ms, range_ms, ..SelectRequest::new(&selector) };
+        let selected = SelectedSeries::new(execution, execution.select(request)?);
         let memory = execution.operator_memory();
         Ok(SeriesReader { execution, windows, parts, selected, memory })
     }

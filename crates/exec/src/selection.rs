@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_base::{MemoryBudget, Reservation};
-use chronolith_model::query::{SERIES_PER_BATCH_MAX, SampleNeed, SelectHints};
+use chronolith_model::query::{SERIES_PER_BATCH_MAX, SampleNeed, SelectRequest};
 use chronolith_model::{
-    Columns, Labels, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
-    SeriesRead, TimeRange,
+    Columns, Labels, Matcher, QueryError, Queryable, ReadContext, SampleSource, SeriesBatches, SeriesRead,
+    TimeRange,
 };
 
 use crate::error::duplicate_query_error;
@@ -62,24 +62,22 @@ impl Selections {
     pub(crate) fn select(
         &self,
         source: &dyn Queryable,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
+        request: SelectRequest,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        if !self.is_repeated(selector.matchers) {
-            return source.select_with(selector, hints, ctx);
+        if !self.is_repeated(&request.matchers) {
+            return source.open_series(request, ctx);
         }
-        let TimeRange { start, end } = selector.range;
-        let matchers = selector.matchers.to_vec();
-        let SelectHints { samples, step_ms, range_ms, .. } = *hints;
-        let key = SelectionKey { matchers, start_ms: start, end_ms: end, samples };
+        let SelectRequest { range, samples, step_ms, range_ms, .. } = request;
+        let TimeRange { start, end } = range;
+        let shared = SelectRequest { samples, step_ms, range_ms, ..SelectRequest::new(&request.selector()) };
+        let key = SelectionKey { matchers: request.matchers, start_ms: start, end_ms: end, samples };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(selection) = open.get(&key).filter(|selection| selection.join()) {
             return Ok(Box::new(Reader { selection: selection.clone(), at: 0 }));
         }
-        let hints = SelectHints { samples, step_ms, range_ms, ..SelectHints::default() };
-        let batches = source.select_with(selector, &hints, ctx)?;
-        let selection = Arc::new(Selection::new(&ctx.budget, batches, selector.range));
+        let batches = source.open_series(shared, ctx)?;
+        let selection = Arc::new(Selection::new(&ctx.budget, batches, range));
         open.insert(key, selection.clone());
         Ok(Box::new(Reader { selection, at: 0 }))
     }

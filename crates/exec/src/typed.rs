@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::query::{ColumnType, SelectHints, TypedColumns, TypedValues};
+use chronolith_model::query::{ColumnType, SelectRequest, TypedColumns, TypedValues};
 use chronolith_model::{Labels, Matcher, Selector};
 
 use crate::column::{StepSeries, TypedSteps};
@@ -151,16 +151,16 @@ impl<'q> TypedScan<'q> {
         column_type: ColumnType,
         function: TypedFn,
     ) -> Result<TypedScan<'q>, Error> {
-        let hints = SelectHints {
-            function: function.name(),
+        let selector = Selector { matchers, range: windows.read_range() };
+        let request = SelectRequest {
+            function: function.name().into(),
             step_ms: windows.hinted_step_ms(),
             range_ms: windows.width_ms,
             column_type,
-            ..SelectHints::default()
+            ..SelectRequest::new(&selector)
         };
-        let selector = Selector { matchers, range: windows.read_range() };
         // Shared selections are read as floats.
-        let batches = execution.source.select_with(&selector, &hints, execution.ctx)?;
+        let batches = execution.source.open_series(request, execution.ctx)?;
         let selected = SelectedSeries::new(execution, batches);
         let memory = execution.operator_memory();
         Ok(TypedScan { execution, windows, function, selected, column_type, memory })

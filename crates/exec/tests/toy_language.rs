@@ -29,10 +29,11 @@ use chronolith_exec::select::InstantField;
 use chronolith_exec::trace::Trace;
 use chronolith_exec::typed::TypedFn;
 use chronolith_exec::window::CounterCheck;
-use chronolith_model::query::{ColumnType, TypedColumns, TypedValues, VecBatches};
+use chronolith_model::query::{
+    ColumnType, Opened, Read, Source, TypedColumns, TypedValues, VecBatches, Wanted,
+};
 use chronolith_model::{
-    Columns, Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector,
-    SeriesBatches, SeriesRead, TimeRange,
+    Columns, Labels, METRIC_NAME, Matcher, QueryError, ReadContext, SampleSource, SeriesRead, TimeRange,
 };
 
 const MINUTE_MS: i64 = 60_000;
@@ -120,35 +121,19 @@ impl SampleSource for Samples {
     }
 }
 
-impl Queryable for Memory {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        _ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let selected = self
-            .0
-            .iter()
-            .filter(|(labels, _)| selector.matchers.iter().all(|matcher| matcher.matches_labels(labels)));
+impl Source for Memory {
+    /// The toy asks for series alone.
+    fn open(&self, asked: Read, _ctx: &ReadContext) -> Result<Opened, QueryError> {
+        assert_eq!(asked.wanted, Wanted::Series);
+        let matchers = &asked.request.matchers;
+        let selected =
+            self.0.iter().filter(|(labels, _)| matchers.iter().all(|matcher| matcher.matches_labels(labels)));
         let read = |(labels, values): &(Labels, TypedValues)| SeriesRead {
             labels: labels.clone(),
             samples: Box::new(Samples(values.clone())),
         };
-        Ok(Box::new(VecBatches::new(selected.map(read).collect())))
-    }
-
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
+        let series = VecBatches::new(selected.map(read).collect());
+        Ok(Opened::Series(asked.request.filter(Box::new(series))))
     }
 }
 

@@ -13,6 +13,7 @@ pub mod graphite;
 pub mod head;
 mod lists;
 pub mod prometheus;
+pub mod read;
 mod store_name;
 
 pub use store_name::{StoreNameError, parse_store_name, store_name};

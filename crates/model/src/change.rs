@@ -4,6 +4,8 @@
 //! since that generation. A change is reported after it is visible and before it is acknowledged.
 //! Not here: the cache (`service`), recording of changes (`tsdb`).
 
+use std::sync::Arc;
+
 use crate::TenantId;
 
 /// Times that may have changed: old samples that were removed, and samples that were written or removed
@@ -139,6 +141,12 @@ impl Changed {
     /// Everything may have changed.
     pub const EVERYTHING: Changed = Changed { removed_before_ms: i64::MAX, written: ChangedRanges::ALL };
 
+    /// Adds the changes of another part of the source.
+    pub fn add_all(&mut self, other: &Changed) {
+        self.removed_before_ms = self.removed_before_ms.max(other.removed_before_ms);
+        self.written.add_all(&other.written);
+    }
+
     /// Returns true if nothing in `[first_ms, last_ms]` has changed.
     #[must_use]
     pub fn spares(&self, first_ms: i64, last_ms: i64) -> bool {
@@ -147,15 +155,37 @@ impl Changed {
     }
 }
 
+/// State of a source at one time; only the source that returned it knows what it means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Generation {
+    /// Number of a source without parts. Numbers ascend; what has changed since 0 is not known.
+    Number(u64),
+    /// Generations of the parts of a source, in their order.
+    Parts(Arc<[Generation]>),
+}
+
+impl Generation {
+    /// Changes since this generation are not known.
+    pub const UNKNOWN: Generation = Generation::Number(0);
+
+    /// Number of a source without parts; 0 for others.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        match self {
+            Generation::Number(number) => *number,
+            Generation::Parts(_) => 0,
+        }
+    }
+}
+
 /// Source of changes of tenants, each with all its stores, or of single stores.
 pub trait ChangeWatch<Id = TenantId>: Send + Sync {
-    /// Returns the current generation; generations ascend. Changes of the tenant or store are recorded from
-    /// the first call on.
-    fn generation(&self, id: &Id) -> u64;
+    /// Returns the current generation. Changes of the tenant or store are recorded from the first call on.
+    fn generation(&self, id: &Id) -> Generation;
 
     /// Returns the ranges that may have changed since `generation`, which is of this process. May report too
     /// much.
-    fn changed_since(&self, id: &Id, generation: u64) -> Changed;
+    fn changed_since(&self, id: &Id, generation: &Generation) -> Changed;
 }
 
 #[cfg(test)]

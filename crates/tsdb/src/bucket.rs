@@ -25,7 +25,7 @@ use chronolith_bucket::{
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
 use chronolith_format::bucket::databases::DatabasesSnapshot;
-use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::databases::TenantCatalog;
 use chronolith_model::query::TenantSources;
 use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, TimeRange};
@@ -484,16 +484,9 @@ impl BucketSources {
         FolderSource { catalog: self.catalog.clone(), folder, expired_end: i64::MIN }
     }
 
-    fn blocks_of(&self, tenant: &TenantId, catalog: &TenantCatalog, store: &StoreId) -> Option<FolderSource> {
-        let (folder, policy) = store_of(tenant, catalog, store)?;
-        Some(self.remote.store(folder, policy))
-    }
-}
-
-impl ChangeWatch for BucketSources {
     /// A number that differs whenever the blocks or the databases of `tenant` do; 0 while one of them is not
     /// known.
-    fn generation(&self, tenant: &TenantId) -> u64 {
+    fn state_of(&self, tenant: &TenantId) -> u64 {
         let own = self.catalog.generation(tenant);
         let Some((databases, version)) = self.remote.databases.known(tenant) else { return 0 };
         if databases.policies().next().is_none() {
@@ -511,9 +504,21 @@ impl ChangeWatch for BucketSources {
         hasher.finish().max(1)
     }
 
-    fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed {
+    fn blocks_of(&self, tenant: &TenantId, catalog: &TenantCatalog, store: &StoreId) -> Option<FolderSource> {
+        let (folder, policy) = store_of(tenant, catalog, store)?;
+        Some(self.remote.store(folder, policy))
+    }
+}
+
+impl ChangeWatch for BucketSources {
+    fn generation(&self, tenant: &TenantId) -> Generation {
+        Generation::Number(self.state_of(tenant))
+    }
+
+    fn changed_since(&self, tenant: &TenantId, generation: &Generation) -> Changed {
         // A query that waits for the first listing sees the blocks of generation 1.
-        let is_same = generation > 0 && self.generation(tenant) == generation;
+        let since = generation.number();
+        let is_same = since > 0 && self.state_of(tenant) == since;
         if is_same { Changed::NOTHING } else { Changed::EVERYTHING }
     }
 }

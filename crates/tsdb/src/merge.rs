@@ -4,7 +4,7 @@
 //! index wins.
 //! Not here: the sources of a series and their order (`query`).
 
-use chronolith_model::query::{ColumnType, TypedColumns};
+use chronolith_model::query::{ColumnType, SamplesPart, TypedColumns, VisitSamples};
 use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
@@ -72,6 +72,24 @@ impl SampleSource for MergedSource {
         self.for_each_group(range, |group| match group {
             [alone] => alone.source.read_typed(range, out),
             several => read_overlapping_typed(several, range, out),
+        })
+    }
+
+    /// Visits chunks of parts that overlap no other without decoding them.
+    fn visit_chunks(
+        &self,
+        range: TimeRange,
+        accepts: &dyn Fn(u8) -> bool,
+        scratch: &mut Columns,
+        visit: &mut VisitSamples<'_>,
+    ) -> Result<(), QueryError> {
+        self.for_each_group(range, |group| match group {
+            [alone] => alone.source.visit_chunks(range, accepts, scratch, visit),
+            several => {
+                scratch.clear();
+                read_overlapping(several, range, scratch)?;
+                if scratch.is_empty() { Ok(()) } else { visit(SamplesPart::Decoded(scratch)) }
+            }
         })
     }
 

@@ -26,25 +26,26 @@ pub(crate) mod unit;
 pub(crate) mod view;
 mod words;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use chronolith_head::Head;
 use chronolith_model::query::{
-    ColumnType, LabelValueCursor, LabelValueScan, ReadEstimate, SampleNeed, SelectHints, SoleLabelValues,
-    VecBatches,
+    ColumnType, LabelValueScan, Opened, PendingList, Read, ReadEstimate, SampleNeed, SelectRequest,
+    SoleLabelValues, Source, VecBatches, Wanted, visit_listed,
 };
 use chronolith_model::{
-    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, StoreId,
-    TimeRange,
+    DuplicatePolicy, KIND_LABEL, QueryError, ReadContext, Selector, SeriesBatches, StoreId, TimeRange,
 };
 
-use self::blocks::{LabelList, LabelQuery, QueryBlock, QueryBlocks};
+use self::blocks::{LabelQuery, QueryBlock, QueryBlocks};
 use self::counted::counted;
 use self::label_search::StoreValues;
 use self::merged::MergedBatches;
 use crate::storage::Storage;
 
 /// Head and blocks of one tenant.
+#[derive(Clone)]
 pub(crate) struct TenantQueryable {
     head: Arc<Head>,
     tenant: StoreId,
@@ -69,21 +70,22 @@ impl TenantQueryable {
     /// hidden, as a merge needs all labels; `None` otherwise.
     fn select_some_labels(
         &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
+        request: &SelectRequest,
         ctx: &ReadContext,
     ) -> Result<Option<Box<dyn SeriesBatches>>, QueryError> {
+        let selector = &request.selector();
         let has_blocks = || self.blocks.any_in_range(selector.range);
         let names_kind = selector.matchers.iter().any(|matcher| *matcher.name == *KIND_LABEL);
         if has_blocks() || names_kind || self.has_typed_head() {
             return Ok(None);
         }
         let reader = self.head.reader();
-        let head: Box<dyn SeriesBatches> = match hints.presence() {
+        let head: Box<dyn SeriesBatches> = match request.presence() {
             Some(presence) => reader.select_presence(&self.tenant, selector, &presence, ctx)?,
             None => {
-                let SelectHints { samples, projection, .. } = *hints;
-                let series = reader.select_labels(&self.tenant, selector, samples, projection, ctx)?;
+                let projection = request.projection.as_ref();
+                let series =
+                    reader.select_labels(&self.tenant, selector, request.samples, projection, ctx)?;
                 Box::new(VecBatches::projected(series))
             }
         };
@@ -94,28 +96,26 @@ impl TenantQueryable {
     /// Merges the series of the head and of each block, and the series of all kinds.
     fn select_samples(
         &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
+        request: &SelectRequest,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let Some(matchers) = kinds::visible(selector.matchers) else {
+        let Some(matchers) = kinds::visible(&request.matchers) else {
             return Ok(Box::new(VecBatches::new(Vec::new())));
         };
         let of_kind = |kind| kinds::with_kind(&matchers, kind);
-        let (range, reader) = (selector.range, self.head.reader());
+        let range = request.range;
+        let column_type = request.column_type;
+        let reader = self.head.reader();
         let mut from_head: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for kind in kinds::kinds_in(self.has_typed_head(), hints.column_type) {
+        for kind in kinds::kinds_in(self.has_typed_head(), column_type) {
             let selector = &Selector { matchers: &of_kind(kind), range };
-            let series = match hints.samples {
+            let series = match request.samples {
                 SampleNeed::All => reader.select(&self.tenant, selector, ctx)?,
                 SampleNeed::Newest => reader.select_newest(&self.tenant, selector, ctx)?,
             };
             if !series.is_empty() {
-                from_head.push(kinds::without_label(
-                    kind,
-                    hints.column_type,
-                    Box::new(VecBatches::new(series)),
-                ));
+                let batches = Box::new(VecBatches::new(series));
+                from_head.push(kinds::without_label(kind, column_type, batches));
             }
         }
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
@@ -123,28 +123,15 @@ impl TenantQueryable {
         blocks::check_memory(&blocks, &Selector { matchers: &matchers, range }, ctx)?;
         let has_remote = blocks.iter().any(|block| matches!(block, QueryBlock::Bucket(_)));
         for block in blocks {
-            for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
+            for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), column_type) {
                 let selector = &Selector { matchers: &of_kind(kind), range };
-                let batches = block.select(selector, hints.rollups, ctx)?;
-                sources.push(kinds::without_label(kind, hints.column_type, batches));
+                let batches = block.select(selector, &request.rollups, ctx)?;
+                sources.push(kinds::without_label(kind, column_type, batches));
             }
         }
         sources.extend(from_head);
-        let merged = self.merge(sources, ctx)?;
+        let merged = MergedBatches::of_all(sources, self.duplicates, ctx);
         Ok(if has_remote { counted(merged, ctx) } else { merged })
-    }
-
-    /// Merges sources, of which those that were written earlier come first.
-    fn merge(
-        &self,
-        mut sources: Vec<Box<dyn SeriesBatches>>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        match sources.len() {
-            0 => Ok(Box::new(VecBatches::new(Vec::new()))),
-            1 => Ok(sources.remove(0)),
-            _ => Ok(Box::new(MergedBatches::new(sources, self.duplicates, ctx.clone())?)),
-        }
     }
 
     /// Estimates the series of the source with most of them, since most series are in all sources, and all
@@ -171,116 +158,100 @@ impl TenantQueryable {
             },
         )
     }
-}
 
-impl Queryable for TenantQueryable {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select_samples(selector, &SelectHints::default(), ctx)
-    }
-
-    fn select_with(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+    fn select(&self, request: &SelectRequest, ctx: &ReadContext) -> Result<Opened, QueryError> {
         // Type and shard are decided by all labels.
-        let selects_all = hints.shard.is_none() && hints.column_type == ColumnType::Float;
-        let needs_some = hints.presence_only || hints.projection.is_some();
+        let selects_all = request.shard.is_none() && request.column_type == ColumnType::Float;
         if selects_all
-            && needs_some
-            && let Some(series) = self.select_some_labels(selector, hints, ctx)?
+            && request.needs_some_labels()
+            && let Some(series) = self.select_some_labels(request, ctx)?
         {
-            return Ok(series);
+            return Ok(Opened::Series(series));
         }
-        Ok(hints.filter(self.select_samples(selector, hints, ctx)?))
+        Ok(Opened::Series(request.filter(self.select_samples(request, ctx)?)))
     }
 
-    fn estimate(
+    /// Names or values; `request` has no matchers on hidden labels.
+    fn start_list(
         &self,
-        selector: &Selector<'_>,
+        request: SelectRequest,
+        wanted: Wanted,
         ctx: &ReadContext,
-    ) -> Result<Option<ReadEstimate>, QueryError> {
-        let Some(matchers) = kinds::visible(selector.matchers) else {
-            return Ok(Some(ReadEstimate::default()));
+    ) -> Result<PendingList, QueryError> {
+        let of_head = kinds::without_texts(&request.matchers, self.has_typed_head());
+        let selector = &Selector { matchers: &of_head, range: request.range };
+        let reader = self.head.reader();
+        let limit = request.limit;
+        let from_head = match &wanted {
+            Wanted::LabelValues { name } => reader.label_values(&self.tenant, name, selector, limit, ctx)?,
+            _ => reader.label_names(&self.tenant, selector, limit, ctx)?,
         };
-        let selector = &Selector { matchers: &matchers, range: selector.range };
-        self.estimate_all(selector, ctx).map(Some)
+        self.blocks.start_label_query(LabelQuery::without_texts(Read { request, wanted }, ctx), from_head)
     }
 
-    fn label_names(
+    /// Visits the values of a label.
+    fn start_visit(
         &self,
-        selector: &Selector<'_>,
-        limit: usize,
+        request: SelectRequest,
+        name: Arc<str>,
+        prefix: Arc<str>,
         ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let Some(matchers) = kinds::visible(selector.matchers) else { return Ok(Vec::new()) };
-        let range = selector.range;
-        // One more name in case that one of them is hidden.
-        let limit_each = if limit == 0 { 0 } else { limit.saturating_add(1) };
-        let of_head = kinds::without_texts(&matchers, self.has_typed_head());
-        let selector = &Selector { matchers: &of_head, range };
-        let head = self.head.reader().label_names(&self.tenant, selector, limit_each, ctx)?;
-        let query = LabelQuery::without_texts(LabelList::Names, &matchers, range, limit_each, ctx);
-        let mut all = self.blocks.label_query(query, head)?;
-        all.retain(|name| name != KIND_LABEL);
-        all.truncate(if limit == 0 { usize::MAX } else { limit });
-        Ok(all)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let matchers = kinds::visible(selector.matchers).filter(|_| name != KIND_LABEL);
-        let Some(matchers) = matchers else { return Ok(Vec::new()) };
-        let range = selector.range;
-        let of_head = kinds::without_texts(&matchers, self.has_typed_head());
-        let selector = &Selector { matchers: &of_head, range };
-        let head = self.head.reader().label_values(&self.tenant, name, selector, limit, ctx)?;
-        let list = LabelList::Values(name.to_owned());
-        let query = LabelQuery::without_texts(list, &matchers, range, limit, ctx);
-        self.blocks.label_query(query, head)
-    }
-
-    fn scan_label_values(
-        &self,
-        scan: &LabelValueScan<'_>,
-        ctx: &ReadContext,
-        visit: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<(), QueryError> {
-        if scan.name == KIND_LABEL {
-            return Ok(());
-        }
+    ) -> Result<Opened, QueryError> {
         // Text series are hidden, and bucket blocks are read by several threads: both lists are merged.
-        if self.has_typed_head() || self.blocks.may_be_in_bucket(scan.range) {
-            let selector = Selector { matchers: &[], range: scan.range };
-            let values = self.label_values(scan.name, &selector, 0, ctx)?;
-            return scan.visit_listed(&values, &ctx.budget, visit);
+        if self.has_typed_head() || self.blocks.may_be_in_bucket(request.range) {
+            return visit_listed(self, request, name, prefix, ctx);
         }
-        // The head first: a window that is flushed meanwhile is in the list of blocks.
-        self.head.reader().scan_label_values(&self.tenant, scan, ctx, visit)?;
-        self.blocks.scan_local(scan, ctx, visit)
+        let source = self.clone();
+        let range = request.range;
+        let ctx = ctx.clone();
+        Ok(Opened::Visit(Box::new(move |visit| {
+            let scan = &LabelValueScan { name: &name, prefix: &prefix, range };
+            // The head first: a window that is flushed meanwhile is in the list of blocks.
+            source.head.reader().scan_label_values(&source.tenant, scan, &ctx, visit)?;
+            source.blocks.scan_local(scan, &ctx, visit)
+        })))
     }
 
-    fn sole_label_values(
-        &self,
-        search: &SoleLabelValues<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
-        // A search of bucket blocks would take requests for each.
-        if self.blocks.may_be_in_bucket(search.range) {
-            return Ok(None);
+    /// Searches the values of a label; `None` if a search of bucket blocks would take requests for each.
+    fn search(&self, name: &str, range: TimeRange, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        if self.blocks.may_be_in_bucket(range) {
+            return Ok(Opened::Cursor(None));
         }
         let blocks = self.blocks.local().clone();
+        let search = &SoleLabelValues { name, range };
         let values = StoreValues::new(self.head.reader(), blocks, &self.tenant, search, ctx)?;
-        Ok(Some(Box::new(values)))
+        Ok(Opened::Cursor(Some(Box::new(values))))
+    }
+}
+
+impl Source for TenantQueryable {
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        let Read { mut request, wanted } = read;
+        match wanted {
+            Wanted::Series => return self.select(&request, ctx),
+            Wanted::EachLabelValue { ref name, .. } if **name == *KIND_LABEL => {
+                return Ok(Opened::nothing(&wanted));
+            }
+            Wanted::EachLabelValue { name, prefix } => return self.start_visit(request, name, prefix, ctx),
+            Wanted::SoleLabelValues { name } => return self.search(&name, request.range, ctx),
+            Wanted::Estimate | Wanted::LabelNames | Wanted::LabelValues { .. } => {}
+        }
+        match kinds::visible(&request.matchers) {
+            None => return Ok(Opened::nothing(&wanted)),
+            Some(Cow::Borrowed(_)) => {}
+            Some(Cow::Owned(visible)) => request.matchers = visible,
+        }
+        match wanted {
+            Wanted::LabelNames => {
+                let limit = request.limit;
+                // One more name in case that one of them is hidden.
+                request.limit = if limit == 0 { 0 } else { limit.saturating_add(1) };
+                let names = self.start_list(request, wanted, ctx)?;
+                Ok(Opened::List(names).map_list(move |names| kinds::visible_names(names, limit)))
+            }
+            Wanted::LabelValues { ref name } if **name == *KIND_LABEL => Ok(Opened::nothing(&wanted)),
+            Wanted::LabelValues { .. } => self.start_list(request, wanted, ctx).map(Opened::List),
+            _ => Ok(Opened::Estimate(Some(self.estimate_all(&request.selector(), ctx)?))),
+        }
     }
 }

@@ -14,7 +14,7 @@ use chronolith_base::disk::LockGuard;
 use chronolith_head::{
     Cardinality, Head, HeadError, ReplayProgress, SyncMode, TenantStats, WalPosition, WriteError,
 };
-use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::rollup::RollupRules;
@@ -200,8 +200,8 @@ impl Tsdb {
     /// Returns the earliest time in milliseconds that others than continuous queries have written since a
     /// generation, deletions included; `i64::MAX` if there is none.
     #[must_use]
-    pub fn sent_since(&self, store: &StoreId, generation: u64) -> i64 {
-        self.storage.changes().sent_since(store, generation)
+    pub fn sent_since(&self, store: &StoreId, generation: &Generation) -> i64 {
+        self.storage.changes().sent_since(store, generation.number())
     }
 
     /// As [`Tsdb::apply`], for the points of a writer.
@@ -731,22 +731,22 @@ impl Tsdb {
 }
 
 impl ChangeWatch<StoreId> for Tsdb {
-    fn generation(&self, store: &StoreId) -> u64 {
-        self.storage.changes().generation(store)
+    fn generation(&self, store: &StoreId) -> Generation {
+        Generation::Number(self.storage.changes().generation(store))
     }
 
-    fn changed_since(&self, store: &StoreId, generation: u64) -> Changed {
-        self.storage.changes().since(store, generation)
+    fn changed_since(&self, store: &StoreId, generation: &Generation) -> Changed {
+        self.storage.changes().since(store, generation.number())
     }
 }
 
 impl ChangeWatch for Tsdb {
-    fn generation(&self, tenant: &TenantId) -> u64 {
-        self.storage.changes().generation(&tenant.into())
+    fn generation(&self, tenant: &TenantId) -> Generation {
+        Generation::Number(self.storage.changes().generation(&tenant.into()))
     }
 
-    fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed {
-        self.storage.changes().since(&tenant.into(), generation)
+    fn changed_since(&self, tenant: &TenantId, generation: &Generation) -> Changed {
+        self.storage.changes().since(&tenant.into(), generation.number())
     }
 }
 

@@ -11,10 +11,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use chronolith_base::SystemClock;
 use chronolith_format::chunk::dense::{self, DenseScratch};
-use chronolith_model::query::VecBatches;
+use chronolith_model::query::{Opened, Read, Source, VecBatches};
 use chronolith_model::{
-    Columns, Labels, LabelsBuilder, QueryError, Queryable, ReadContext, SampleSource, Selector,
-    SeriesBatches, SeriesRead, TimeRange,
+    Columns, Labels, LabelsBuilder, QueryError, ReadContext, SampleSource, SeriesRead, TimeRange,
 };
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 use chronolith_promql::{Engine, EngineOptions, Query, Value};
@@ -76,27 +75,14 @@ impl SampleSource for Chunks {
     }
 }
 
-impl Queryable for DenseSource {
-    fn select(&self, _: &Selector<'_>, _: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+impl Source for DenseSource {
+    /// Queries over it ask for all its series.
+    fn open(&self, _: Read, _: &ReadContext) -> Result<Opened, QueryError> {
         let read = |(labels, chunks): &(Labels, Chunks)| SeriesRead {
             labels: labels.clone(),
             samples: Box::new(chunks.clone()),
         };
-        Ok(Box::new(VecBatches::new(self.series.iter().map(read).collect())))
-    }
-
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
+        Ok(Opened::Series(Box::new(VecBatches::new(self.series.iter().map(read).collect()))))
     }
 }
 

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use chronolith_format::bucket::sidecar::SidecarHead;
-use chronolith_model::query::SeriesBatches;
-use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange};
+use chronolith_model::query::{Opened, Read, SeriesBatches, Source, Wanted, visit_listed};
+use chronolith_model::{Matcher, QueryError, ReadContext, SeriesRead, TimeRange};
 
 use super::contents::{SharedContents, SidecarContents};
 use super::labels;
@@ -65,34 +65,27 @@ impl SidecarBlock {
     }
 }
 
-impl Queryable for SidecarBlock {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        ctx.check()?;
-        let selection = self.select_waves(selector.matchers, selector.range, ctx);
-        Ok(Box::new(SidecarBatches { contents: self.contents.clone(), selection }))
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        labels::label_names(&self.contents, selector, limit, ctx)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        labels::label_values(&self.contents, name, selector, limit, ctx)
+impl Source for SidecarBlock {
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        let Read { request, wanted } = read;
+        let selector = request.selector();
+        Ok(match wanted {
+            Wanted::Series => {
+                ctx.check()?;
+                let selection = self.select_waves(selector.matchers, selector.range, ctx);
+                let batches = SidecarBatches { contents: self.contents.clone(), selection };
+                Opened::Series(request.filter(Box::new(batches)))
+            }
+            Wanted::Estimate => Opened::Estimate(None),
+            Wanted::LabelNames => {
+                Opened::listed(labels::label_names(&self.contents, &selector, request.limit, ctx)?)
+            }
+            Wanted::LabelValues { name } => {
+                Opened::listed(labels::label_values(&self.contents, &name, &selector, request.limit, ctx)?)
+            }
+            Wanted::EachLabelValue { name, prefix } => visit_listed(self, request, name, prefix, ctx)?,
+            Wanted::SoleLabelValues { .. } => Opened::Cursor(None),
+        })
     }
 }
 

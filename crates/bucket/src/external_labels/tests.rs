@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::{Env, Rng};
-use chronolith_model::query::SampleSource;
-use chronolith_model::{Columns, MatchOp, SeriesRead, TimeRange};
+use chronolith_model::query::{Layered, SampleSource, Source};
+use chronolith_model::{Columns, MatchOp, Queryable, Selector, SeriesRead, TimeRange};
 
 use super::*;
 
@@ -37,32 +37,25 @@ impl Series {
     }
 }
 
-impl Queryable for Series {
-    fn select(&self, selector: &Selector<'_>, _: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let read = |labels| SeriesRead { labels, samples: Box::new(Samples::default()) };
-        Ok(Box::new(VecBatches::new(self.selected(selector).into_iter().map(read).collect())))
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let selected = self.selected(selector);
-        let names = selected.iter().flat_map(|labels| labels.iter().map(|(name, _)| name.to_owned()));
-        Ok(sorted(names.collect(), limit))
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let selected = self.selected(selector);
-        Ok(sorted(selected.iter().filter_map(|labels| labels.get(name).map(str::to_owned)).collect(), limit))
+impl Source for Series {
+    fn open(&self, read: Read, _: &ReadContext) -> Result<Opened, QueryError> {
+        let selected = self.selected(&read.request.selector());
+        let limit = read.request.limit;
+        Ok(match read.wanted {
+            Wanted::LabelNames => {
+                let names = selected.iter().flat_map(|labels| labels.iter().map(|(name, _)| name.to_owned()));
+                Opened::listed(sorted(names.collect(), limit))
+            }
+            Wanted::LabelValues { name } => {
+                let values = selected.iter().filter_map(|labels| labels.get(&name).map(str::to_owned));
+                Opened::listed(sorted(values.collect(), limit))
+            }
+            wanted => {
+                assert_eq!(wanted, Wanted::Series);
+                let read = |labels| SeriesRead { labels, samples: Box::new(Samples::default()) };
+                Opened::Series(Box::new(VecBatches::new(selected.into_iter().map(read).collect())))
+            }
+        })
     }
 }
 
@@ -109,7 +102,7 @@ fn check(rng: &Rng, series: Vec<Labels>, labels: &ExternalLabels) {
     expected.sort();
     expected.dedup();
     let source = Series(series);
-    let block = ExtendedBlock { labels, source: &source };
+    let block = Layered { layer: labels, source: &source };
     let found = names_of(&mut *block.select(&selector, &ctx).unwrap());
     assert_eq!(found.unwrap(), expected, "{matchers:?}");
     let expected = Series(expected);

@@ -147,7 +147,10 @@ fn check_drawn(world: &World, seed: u64) {
                 opened.label_names(&Selector { matchers: &matchers, range }, 0, &reading)
             };
             let of_block = std::slice::from_ref(block);
-            assert_eq!(world.catalog.for_each_opened(of_block, &ctx, work, |_, e| Err(e)).unwrap(), [names]);
+            assert_eq!(
+                world.catalog.start_on_opened(of_block, &ctx, work, |_, e| Err(e)).wait().unwrap(),
+                [names]
+            );
         }
     }
 }

@@ -330,8 +330,8 @@ fn a_partial_result_does_not_wait_for_a_block_until_the_deadline() {
         block.label_names(&selector, 0, &reading)
     };
     let blocks = std::slice::from_ref(block);
-    let found = world.catalog.for_each_opened(blocks, &ctx, work, |_, _| Ok(vec!["left out".to_owned()]));
-    assert_eq!(found.unwrap(), [["left out"]]);
+    let found = world.catalog.start_on_opened(blocks, &ctx, work, |_, _| Ok(vec!["left out".to_owned()]));
+    assert_eq!(found.wait().unwrap(), [["left out"]]);
     assert!(ctx.check().is_ok(), "the query has time to go on");
     let other = TenantId::new("team-b").unwrap();
     let found = world.catalog.blocks_in(&other, TimeRange::ALL, &world.ctx(300));
@@ -473,8 +473,8 @@ fn questions_for_labels_equal_those_of_the_blocks_on_disk() {
         let work = move |_: &BucketBlock, block: &dyn Queryable| {
             block.label_values("pod", &Selector { matchers: &owned, range: TimeRange::ALL }, 0, &reading)
         };
-        let found = world.catalog.for_each_opened(&blocks, &ctx, work, |_, error| Err(error));
-        assert_eq!(found.unwrap(), want);
+        let found = world.catalog.start_on_opened(&blocks, &ctx, work, |_, error| Err(error));
+        assert_eq!(found.wait().unwrap(), want);
     }
 }
 
@@ -547,7 +547,11 @@ fn damage_in_the_cache_changes_no_label_values() {
             let matchers = [Matcher::equal("__name__", "m2")];
             block.label_values("pod", &Selector { matchers: &matchers, range: TimeRange::ALL }, 0, &ctx)
         };
-        world.catalog.for_each_opened(&blocks, &world.ctx(60_000), work, |_, error| Err(error)).unwrap()
+        world
+            .catalog
+            .start_on_opened(&blocks, &world.ctx(60_000), work, |_, error| Err(error))
+            .wait()
+            .unwrap()
     };
     let want = ask();
     world.catalog.corrupt_cache(|_, _| true);

@@ -60,8 +60,8 @@ fn check_labels(world: &World) {
             let work = move |_: &BucketBlock, block: &dyn Queryable| {
                 ask(block, &Selector { matchers: &owned, range: TimeRange::ALL }, &reading)
             };
-            let found = world.catalog.for_each_opened(&blocks, &ctx, work, |_, error| Err(error));
-            assert_eq!(found.unwrap(), want);
+            let found = world.catalog.start_on_opened(&blocks, &ctx, work, |_, error| Err(error));
+            assert_eq!(found.wait().unwrap(), want);
         }
     }
 }
@@ -353,12 +353,12 @@ fn shards_and_indexed_work_read_the_index() {
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     assert!(found == select_local(&world, &world.local[0], &[]));
-    let counts = world.catalog.for_each_indexed(&blocks, &world.ctx(60_000), |block| {
+    let counts = world.catalog.start_on_indexed(&blocks, &world.ctx(60_000), |block| {
         block
             .tombstones_after(&[vec![Matcher::equal("pod", "pod-1")]], TimeRange::ALL)
             .map_err(|_| chronolith_model::QueryError::Canceled)
     });
-    assert_eq!(counts.unwrap()[0].1, 24);
+    assert_eq!(counts.wait().unwrap()[0].1, 24);
     check_equal(&world);
     let header_bytes = world.catalog.cache().header_bytes;
     assert!(blocks[0].is_read_by_sidecar() && header_bytes > 0);

@@ -50,7 +50,7 @@ struct Selection<'a> {
     ctx: &'a ReadContext,
     samples: SampleNeed,
     /// Labels that are needed; `None`: all.
-    projection: Option<Projection<'a>>,
+    projection: Option<&'a Projection>,
     /// Series that had left when the ids were found.
     removed_before: u64,
 }
@@ -124,7 +124,7 @@ impl HeadReader {
         store: &StoreId,
         selector: &Selector<'_>,
         samples: SampleNeed,
-        projection: Option<Projection<'_>>,
+        projection: Option<&Projection>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
         let Some(store) = self.state.index.tenant(store) else { return Ok(Vec::new()) };

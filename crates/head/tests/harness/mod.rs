@@ -159,8 +159,8 @@ pub fn check_presence(test_env: &TestEnv, head: &Head, name: &str, selector: &Se
         [(&[], true), (&["job"], true), (&["instance", "none"], true), (&["instance"], false), (&[], false)];
     for (names, include) in choices {
         for samples in [SampleNeed::All, SampleNeed::Newest] {
-            let projection = Projection { names, include };
-            let hints = PresenceHints { samples, projection };
+            let projection = Projection::new(names, include);
+            let hints = PresenceHints { samples, projection: &projection };
             let ctx = test_env.context();
             let mut batches =
                 head.reader().select_presence(&tenant(name), selector, &hints, &ctx).expect("select works");
@@ -189,10 +189,10 @@ fn check_some_labels(test_env: &TestEnv, head: &Head, name: &str, selector: &Sel
     let choices: [(&[&str], bool); 4] =
         [(&[], true), (&["__name__", "job"], true), (&["instance"], false), (&[], false)];
     for (names, include) in choices {
-        let projection = Projection { names, include };
+        let projection = Projection::new(names, include);
         let found = head
             .reader()
-            .select_labels(&tenant(name), selector, SampleNeed::All, Some(projection), &ctx)
+            .select_labels(&tenant(name), selector, SampleNeed::All, Some(&projection), &ctx)
             .expect("select works");
         let labels = |one: &SeriesRead| one.labels.filtered(|name| projection.uses(name));
         let want: Vec<_> = all.iter().map(|one| (labels(one), read(one))).collect();

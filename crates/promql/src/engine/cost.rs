@@ -7,7 +7,7 @@
 
 use chronolith_exec::plan::Plan;
 use chronolith_exec::plan::estimate::PlannedSelection;
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::SelectRequest;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{
     Columns, FloatHistogram, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
@@ -66,7 +66,7 @@ fn selection_cost(
 ) -> Result<(u64, u64), QueryError> {
     let selector = Selector { matchers: selection.matchers, range: selection.range };
     let mut series = 0_u64;
-    visit(source, &selector, &SelectHints::newest(), ctx, |_| {
+    visit(source, SelectRequest::newest(&selector), ctx, |_| {
         series += 1;
         Ok(true)
     })?;
@@ -74,7 +74,7 @@ fn selection_cost(
         return Ok((series, 0));
     }
     let mut sample = SeriesSample::default();
-    visit(source, &selector, &SelectHints::default(), ctx, |one| {
+    visit(source, SelectRequest::new(&selector), ctx, |one| {
         sample.add(one, selector.range, selection.parts.stats_only)
     })?;
     if series > SAMPLED_SERIES_MAX as u64 {
@@ -83,7 +83,7 @@ fn selection_cost(
         let range = TimeRange { start: start.max(end.saturating_sub(SIZE_RANGE_MS + 1)), end };
         let mut columns = Columns::default();
         let mut count = 0;
-        visit(source, &Selector { range, ..selector }, &SelectHints::default(), ctx, |one| {
+        visit(source, SelectRequest::new(&Selector { range, ..selector }), ctx, |one| {
             columns.clear();
             one.samples.read(range, &mut columns)?;
             sample.sizes.add(first_size(&columns, selection.parts.stats_only));
@@ -103,12 +103,11 @@ fn selection_cost(
 /// Visits series until `visit` returns false.
 fn visit(
     source: &dyn Queryable,
-    selector: &Selector<'_>,
-    hints: &SelectHints<'_>,
+    request: SelectRequest,
     ctx: &ReadContext,
     mut visit: impl FnMut(&SeriesRead) -> Result<bool, QueryError>,
 ) -> Result<(), QueryError> {
-    let mut batches = source.select_with(selector, hints, ctx)?;
+    let mut batches = source.open_series(request, ctx)?;
     let mut batch = Vec::new();
     loop {
         let has_more = batches.next_batch(&mut batch)?;

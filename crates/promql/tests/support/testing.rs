@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chronolith_model::query::VecBatches;
+use chronolith_model::query::{Opened, Read, Source, VecBatches, Wanted, visit_listed};
 use chronolith_model::{
-    Columns, FloatHistogram, Histogram, Labels, Matcher, QueryError, Queryable, ReadContext, ResetHint,
-    SampleSource, Selector, SeriesBatches, SeriesRead, TimeRange,
+    Columns, FloatHistogram, Histogram, Labels, Matcher, QueryError, ReadContext, ResetHint, SampleSource,
+    SeriesRead, TimeRange,
 };
 
 /// A sample of any kind.
@@ -149,55 +149,41 @@ impl SampleSource for MemSamples {
     }
 }
 
-impl Queryable for MemQueryable {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+impl Source for MemQueryable {
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
         ctx.check()?;
-        let read = |(labels, columns): (&Labels, &Arc<Columns>)| SeriesRead {
-            labels: labels.clone(),
-            samples: Box::new(MemSamples(columns.clone())),
-        };
-        let series = self.matching(selector.matchers, selector.range).map(read).collect();
-        Ok(Box::new(VecBatches::new(series)))
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        ctx.check()?;
-        let series = self.matching(selector.matchers, selector.range);
-        let mut names: Vec<String> =
-            series.flat_map(|(labels, _)| labels.iter().map(|(name, _)| name.to_owned())).collect();
-        limit_sorted(&mut names, limit);
-        Ok(names)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        ctx.check()?;
-        let series = self.matching(selector.matchers, selector.range);
-        let mut values: Vec<String> =
-            series.filter_map(|(labels, _)| labels.get(name).map(str::to_owned)).collect();
-        limit_sorted(&mut values, limit);
-        Ok(values)
+        let Read { request, wanted } = read;
+        let series = self.matching(&request.matchers, request.range);
+        Ok(match wanted {
+            Wanted::Series => {
+                let read = |(labels, columns): (&Labels, &Arc<Columns>)| SeriesRead {
+                    labels: labels.clone(),
+                    samples: Box::new(MemSamples(columns.clone())),
+                };
+                Opened::Series(request.filter(Box::new(VecBatches::new(series.map(read).collect()))))
+            }
+            Wanted::Estimate => Opened::Estimate(None),
+            Wanted::LabelNames => {
+                let names = series.flat_map(|(labels, _)| labels.iter().map(|(name, _)| name.to_owned()));
+                Opened::listed(limited(names.collect(), request.limit))
+            }
+            Wanted::LabelValues { name } => {
+                let values = series.filter_map(|(labels, _)| labels.get(&name).map(str::to_owned));
+                Opened::listed(limited(values.collect(), request.limit))
+            }
+            Wanted::EachLabelValue { name, prefix } => {
+                visit_listed(self, request.clone(), name, prefix, ctx)?
+            }
+            Wanted::SoleLabelValues { .. } => Opened::Cursor(None),
+        })
     }
 }
 
-fn limit_sorted(texts: &mut Vec<String>, limit: usize) {
+fn limited(mut texts: Vec<String>, limit: usize) -> Vec<String> {
     texts.sort_unstable();
     texts.dedup();
     if limit > 0 {
         texts.truncate(limit);
     }
+    texts
 }

@@ -6,7 +6,7 @@
 
 use chronolith_base::Reservation;
 use chronolith_base::hash::HashMap;
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::SelectRequest;
 use chronolith_model::{Labels, Matcher, QueryError, Queryable, ReadContext, Selector, TimeRange};
 use chronolith_tsdb::Cardinality;
 
@@ -45,7 +45,7 @@ pub(super) fn of_selected(
         };
         let selector = Selector { matchers, range };
         // The same series, but less of their samples is copied, of which none is read.
-        let mut batches = source.select_with(&selector, &SelectHints::newest(), ctx)?;
+        let mut batches = source.open_series(SelectRequest::newest(&selector), ctx)?;
         let mut batch = Vec::new();
         let mut has_more = true;
         while has_more {

@@ -4,8 +4,9 @@
 //! message is complete or an error; a streamed one that cannot be completed ends the connection instead of
 //! the body, so that no client takes a part for the whole. A streamed answer needs the memory of one series
 //! and some frames, whatever is read. Not here: protobuf and snappy (`ingest`), bytes of chunks (the store),
-//! the body that is streamed (`stream`).
+//! the body that is streamed (`stream`), frames (`frames`).
 
+mod frames;
 #[cfg(test)]
 mod tests;
 
@@ -16,21 +17,21 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
 use chronolith_base::Reservation;
-use chronolith_ingest::remote_read::encode::{ChunkOut, SamplesEncoder, put_chunk, put_frame, put_labels};
+use chronolith_ingest::remote_read::encode::SamplesEncoder;
 use chronolith_ingest::remote_read::{self, ReadQuery, ReadRequest, ReadRequestError, ResponseKind};
 use chronolith_ingest::remote_write::DecodeError;
-use chronolith_model::query::{SelectHints, TenantSources};
+use chronolith_model::query::{SelectRequest, TenantSources};
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
 use chronolith_service::activity::metric_usage::selected_names;
-use chronolith_tsdb::prometheus_chunks;
 
 use super::body::{self, BodyBytes};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::stream::{self, Parts, StreamKind};
 use crate::http::tenant::tenant_of;
-use crate::limits::{ANSWER_PART_BYTES, ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
+use crate::limits::{ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
 use crate::web::Web;
+use frames::Frames;
 
 /// Media type of a streamed answer, which is compressed chunks already.
 pub(super) const STREAM_MEDIA_TYPE: &str = "application/x-streamed-protobuf";
@@ -183,36 +184,12 @@ fn read_frames(
     parts: &Parts,
 ) -> Result<(), ApiError> {
     let mut reader = SeriesReader::new(web, ctx)?;
-    let mut label_fields = Vec::new();
-    let mut chunk_fields = Vec::new();
-    let mut out = Vec::new();
+    let mut frames = Frames::new(web.service.options.remote_read.frame_bytes_max, parts, ctx);
     for (query_idx, query) in queries.iter().enumerate() {
         // Frames have chunks, in Prometheus also for a reader of labels.
-        reader.each(source, query, Needs::Samples, ctx, |labels, samples| {
-            label_fields.clear();
-            put_labels(&mut label_fields, labels.iter());
-            let chunk_bytes_max =
-                web.service.options.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
-            let mut chunks = prometheus_chunks(samples).peekable();
-            while let Some(chunk) = chunks.next() {
-                let min_time_ms = chunk.min_time;
-                let max_time_ms = chunk.max_time;
-                let encoding = chunk.encoding;
-                let bytes = &*chunk.bytes;
-                put_chunk(&mut chunk_fields, ChunkOut { min_time_ms, max_time_ms, encoding, bytes });
-                // A frame is larger than its limit by the rest of a chunk at most, as Prometheus's are.
-                if chunk_fields.len() >= chunk_bytes_max || chunks.peek().is_none() {
-                    put_frame(&mut out, query_idx, &label_fields, &chunk_fields);
-                    chunk_fields.clear();
-                    if out.len() >= ANSWER_PART_BYTES {
-                        parts.send(std::mem::take(&mut out), ctx)?;
-                    }
-                }
-            }
-            Ok(())
-        })?;
+        reader.each_in_chunks(source, query, query_idx, &mut frames)?;
     }
-    if out.is_empty() { Ok(()) } else { parts.send(out, ctx) }
+    frames.finish()
 }
 
 /// Parts of the series that an answer has.
@@ -244,30 +221,87 @@ impl<'a> SeriesReader<'a> {
         ctx: &ReadContext,
         mut take: impl FnMut(&Labels, &Columns) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
+        self.columns.clear();
+        self.each_selected(source, query, needs, ctx, |reader, series| {
+            if needs == Needs::Samples {
+                reader.read(series, query)?;
+            }
+            if needs == Needs::Labels || !reader.columns.is_empty() {
+                take(&series.labels, &reader.columns)?;
+                reader.count(reader.columns.len());
+            }
+            Ok(())
+        })
+    }
+
+    /// Puts every series of `query` that has samples into frames, sorted by labels, its chunks as they
+    /// are kept where Prometheus knows their encoding.
+    fn each_in_chunks(
+        &mut self,
+        source: &dyn Queryable,
+        query: &ReadQuery,
+        query_idx: usize,
+        frames: &mut Frames<'_>,
+    ) -> Result<(), ApiError> {
+        let ctx = frames.ctx();
+        self.each_selected(source, query, Needs::Samples, ctx, |reader, series| {
+            reader.reserve_samples(series)?;
+            frames.start_series(query_idx, &series.labels);
+            let mut failed = None;
+            let visited = series.samples.visit_chunks(
+                query.range,
+                &frames::is_sent_as_it_is,
+                &mut reader.columns,
+                &mut |part| {
+                    frames.put(part).map_err(|error| {
+                        failed = Some(error);
+                        QueryError::Canceled
+                    })
+                },
+            );
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            visited?;
+            reader.reserve_columns()?;
+            let sample_count = frames.end_series()?;
+            if sample_count > 0 {
+                reader.count(sample_count);
+            }
+            Ok(())
+        })
+    }
+
+    fn count(&self, sample_count: usize) {
+        self.web.metrics.remote_read.series.add(1);
+        self.web.metrics.remote_read.samples.add(sample_count as u64);
+    }
+
+    /// Calls `take` with every series that `query` selects.
+    fn each_selected(
+        &mut self,
+        source: &dyn Queryable,
+        query: &ReadQuery,
+        needs: Needs,
+        ctx: &ReadContext,
+        mut take: impl FnMut(&mut Self, &SeriesRead) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
         // As in Prometheus, a query without matchers selects nothing.
         if query.range.is_empty() || query.matchers.is_empty() {
             return Ok(());
         }
         let selector = Selector { matchers: &query.matchers, range: query.range };
-        let hints = match needs {
-            Needs::Labels => SelectHints::newest(),
-            Needs::Samples => SelectHints::default(),
+        let request = match needs {
+            Needs::Labels => SelectRequest::newest(&selector),
+            Needs::Samples => SelectRequest::new(&selector),
         };
-        let mut batches = source.select_with(&selector, &hints, ctx)?;
+        let mut batches = source.open_series(request, ctx)?;
         let mut batch = Vec::new();
-        self.columns.clear();
         loop {
             let more = batches.next_batch(&mut batch)?;
             for series in batch.drain(..) {
                 ctx.check()?;
-                if needs == Needs::Samples {
-                    self.read(&series, query)?;
-                }
-                if needs == Needs::Labels || !self.columns.is_empty() {
-                    take(&series.labels, &self.columns)?;
-                    self.web.metrics.remote_read.series.add(1);
-                    self.web.metrics.remote_read.samples.add(self.columns.len() as u64);
-                }
+                take(self, &series)?;
             }
             if !more {
                 return dispatch::refuse_partial(ctx);
@@ -277,9 +311,19 @@ impl<'a> SeriesReader<'a> {
 
     fn read(&mut self, series: &SeriesRead, query: &ReadQuery) -> Result<(), ApiError> {
         self.columns.clear();
-        let sample_count = series.samples.sample_count_hint().max(self.columns.times.capacity());
-        grow_to(&mut self.held, sample_count as u64 * SAMPLE_BYTES)?;
+        self.reserve_samples(series)?;
         series.samples.read(query.range, &mut self.columns)?;
+        self.reserve_columns()
+    }
+
+    /// Reserves the memory of the samples of a series before they are read.
+    fn reserve_samples(&mut self, series: &SeriesRead) -> Result<(), ApiError> {
+        let sample_count = series.samples.sample_count_hint().max(self.columns.times.capacity());
+        grow_to(&mut self.held, sample_count as u64 * SAMPLE_BYTES)
+    }
+
+    /// Reserves what samples took.
+    fn reserve_columns(&mut self) -> Result<(), ApiError> {
         let columns_bytes = self.columns.times.capacity() as u64 * SAMPLE_BYTES;
         grow_to(&mut self.held, columns_bytes + self.columns.histogram_bytes() as u64)
     }

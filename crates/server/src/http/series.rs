@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_base::Reservation;
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::SelectRequest;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{
     Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
@@ -249,7 +249,7 @@ impl Collected {
     ) -> Result<(), ApiError> {
         self.selector_count += 1;
         // The same series, but less of their samples is copied, of which none is read.
-        let mut batches = source.select_with(selector, &SelectHints::newest(), ctx)?;
+        let mut batches = source.open_series(SelectRequest::newest(selector), ctx)?;
         let mut batch = Vec::new();
         loop {
             let more = batches.next_batch(&mut batch)?;

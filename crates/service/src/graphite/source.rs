@@ -19,7 +19,7 @@ use chronolith_graphite::storage::tag_query::TagExpression;
 use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source};
 use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
-use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues, SortedValues};
+use chronolith_model::query::{LabelValueCursor, SelectRequest, SoleLabelValues, SortedValues};
 use chronolith_model::{
     GraphiteLimits, Labels, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector,
     SeriesRead, TimeRange,
@@ -146,17 +146,13 @@ impl<'a> TenantSource<'a> {
         EvalError::Storage(text)
     }
 
-    /// Calls `visit` for each series that `matchers` select.
+    /// Calls `visit` for each series of `request`.
     fn for_each_series(
         &self,
-        matchers: &[Matcher],
-        range: TimeRange,
-        hints: &SelectHints<'_>,
+        request: SelectRequest,
         visit: &mut dyn FnMut(SeriesRead) -> Result<(), EvalError>,
     ) -> Result<(), EvalError> {
-        let selector = Selector { matchers, range };
-        let mut batches =
-            self.source.select_with(&selector, hints, self.ctx).map_err(|error| self.failed(error))?;
+        let mut batches = self.source.open_series(request, self.ctx).map_err(|error| self.failed(error))?;
         let mut batch = Vec::new();
         loop {
             let has_more = batches.next_batch(&mut batch).map_err(|error| self.failed(error))?;
@@ -209,14 +205,15 @@ impl<'a> TenantSource<'a> {
             Ok(())
         };
         let rollups = archive::candidates(&self.settings.rules, request, self.settings.now_s, points_max);
-        let hints = match self.reading {
-            Reading::Plan => SelectHints::newest(),
-            Reading::Points | Reading::PointsWithLog => {
-                SelectHints { rollups: &rollups, ..SelectHints::default() }
-            }
-        };
         for matchers in &selection.matchers {
-            self.for_each_series(matchers, range, &hints, &mut visit)?;
+            let selector = Selector { matchers, range };
+            let wanted = match self.reading {
+                Reading::Plan => SelectRequest::newest(&selector),
+                Reading::Points | Reading::PointsWithLog => {
+                    SelectRequest { rollups: rollups.clone(), ..SelectRequest::new(&selector) }
+                }
+            };
+            self.for_each_series(wanted, &mut visit)?;
         }
         self.read_waiting(request, &mut waiting, &mut found)?;
         if selection.count_known != Some(found.len() as u64) {
@@ -265,7 +262,8 @@ impl<'a> TenantSource<'a> {
         };
         // Only labels are needed: a bucket is not asked for the samples of all the time since the range.
         for matchers in &selection.matchers {
-            self.for_each_series(matchers, after, &SelectHints::newest(), &mut visit)?;
+            let labels = SelectRequest::newest(&Selector { matchers, range: after });
+            self.for_each_series(labels, &mut visit)?;
         }
         let without_schema = missing.iter().filter(|(.., choice)| choice.is_none());
         let without_schema: BTreeSet<&str> = without_schema.map(|(name, ..)| name.as_str()).collect();
@@ -311,7 +309,8 @@ impl<'a> TenantSource<'a> {
             Ok(())
         };
         for matchers in &selection.matchers {
-            self.for_each_series(matchers, newest, &SelectHints::default(), &mut visit)?;
+            let points = SelectRequest::new(&Selector { matchers, range: newest });
+            self.for_each_series(points, &mut visit)?;
         }
         Ok(steps)
     }
@@ -542,10 +541,10 @@ impl SortedPaths for SeriesPaths<'_, '_> {
 /// Lists the paths that match the start of a pattern, in ascending order.
 fn list_paths(source: &TenantSource<'_>, pattern: &str, range: TimeRange) -> Result<Vec<String>, EvalError> {
     let mut paths = Vec::new();
-    // All labels decide whether a series has tags, which hints of presence alone leave out.
-    let hints = SelectHints::newest();
     let matchers = [subtree_matcher(pattern)?];
-    source.for_each_series(&matchers, range, &hints, &mut |series| {
+    // All labels decide whether a series has tags, which a request of presence alone leaves out.
+    let request = SelectRequest::newest(&Selector { matchers: &matchers, range });
+    source.for_each_series(request, &mut |series| {
         if let Some(path) = series.labels.metric_name().filter(|_| series.labels.len() == 1) {
             source.reserve((path.len() + size_of::<String>()) as u64)?;
             paths.push(path.to_owned());

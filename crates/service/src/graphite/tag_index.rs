@@ -14,7 +14,7 @@ use chronolith_base::Reservation;
 use chronolith_graphite::storage::meta_tags::MetaTags;
 use chronolith_graphite::storage::tag_query::TagExpression;
 use chronolith_ingest::carbon::path_of_labels;
-use chronolith_model::query::{Projection, SelectHints};
+use chronolith_model::query::{Projection, SelectRequest};
 use chronolith_model::{
     GraphiteLimits, Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead,
     TimeRange,
@@ -129,15 +129,14 @@ impl<'a> TagIndex<'a> {
     /// Number of series per value of `key`.
     pub fn value_counts(&self, key: &str) -> Result<BTreeMap<String, u64>, GraphiteError> {
         let label = label_of(key);
-        let names = [label];
         let is_plain = key != NAME_TAG && !self.meta.keys().contains(key);
         // The label of a plain tag is enough: the source may leave out the others.
-        let grouping = is_plain.then_some(Projection { names: &names, include: true });
-        let hints = SelectHints { presence_only: is_plain, grouping, ..SelectHints::newest() };
+        let grouping = is_plain.then(|| Projection::new(&[label], true));
         let matchers: Vec<Matcher> =
             if is_plain { has_label(label).into_iter().collect() } else { Vec::new() };
         let mut counts = BTreeMap::new();
-        self.for_each_series(&matchers, &hints, &mut |series| {
+        let request = SelectRequest { presence_only: is_plain, grouping, ..self.newest(&matchers) };
+        self.for_each_series(request, &mut |series| {
             let counted = if is_plain {
                 series.labels.get(label).map(str::to_owned)
             } else {
@@ -200,7 +199,7 @@ impl<'a> TagIndex<'a> {
         visit: &mut VisitTagged<'_>,
     ) -> Result<(), GraphiteError> {
         let matchers = matchers_of_labels(expressions, &self.meta);
-        self.for_series_while(&matchers, &SelectHints::newest(), &mut |series| {
+        self.for_series_while(self.newest(&matchers), &mut |series| {
             let tags = self.tags(&series.labels)?;
             let mut is_selected = !tags.is_empty();
             for expression in expressions {
@@ -240,23 +239,25 @@ impl<'a> TagIndex<'a> {
         Ok(values)
     }
 
+    /// Labels and newest samples of the series of the range.
+    fn newest(&self, matchers: &[Matcher]) -> SelectRequest {
+        SelectRequest::newest(&Selector { matchers, range: self.range })
+    }
+
     fn for_each_series(
         &self,
-        matchers: &[Matcher],
-        hints: &SelectHints<'_>,
+        request: SelectRequest,
         visit: &mut dyn FnMut(&SeriesRead) -> Result<(), GraphiteError>,
     ) -> Result<(), GraphiteError> {
-        self.for_series_while(matchers, hints, &mut |series| visit(series).map(ControlFlow::Continue))
+        self.for_series_while(request, &mut |series| visit(series).map(ControlFlow::Continue))
     }
 
     fn for_series_while(
         &self,
-        matchers: &[Matcher],
-        hints: &SelectHints<'_>,
+        request: SelectRequest,
         visit: &mut dyn FnMut(&SeriesRead) -> Result<ControlFlow<()>, GraphiteError>,
     ) -> Result<(), GraphiteError> {
-        let selector = Selector { matchers, range: self.range };
-        let mut batches = self.source.select_with(&selector, hints, self.ctx)?;
+        let mut batches = self.source.open_series(request, self.ctx)?;
         let mut batch = Vec::new();
         loop {
             let has_more = batches.next_batch(&mut batch)?;

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use chronolith_model::change::Generation;
 use chronolith_model::{StoreId, TenantId};
 use parking_lot::Mutex;
 
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 #[derive(Debug, Clone, Default)]
 pub struct Watched {
     /// Stores with their generations.
-    pub stores: Vec<(StoreId, u64)>,
+    pub stores: Vec<(StoreId, Generation)>,
     /// Results of another query among its sources.
     pub mark: Option<Mark>,
 }

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_model::change::Changed;
+use chronolith_model::change::{Changed, Generation};
 use chronolith_model::{FloatHistogram, TenantId};
 use chronolith_promql::engine::lookback::Lookback;
 use chronolith_promql::engine::{MatrixSeries, StepSet};
@@ -46,7 +46,7 @@ pub struct CacheKey {
 
 /// A cached result of consecutive steps.
 struct Extent {
-    generation: u64,
+    generation: Generation,
     first_ms: i64,
     last_ms: i64,
     series: Arc<Vec<MatrixSeries>>,
@@ -148,7 +148,7 @@ impl RangeCache {
         &self,
         key: &CacheKey,
         wanted: Wanted<'_>,
-        changed: impl Fn(u64) -> Changed,
+        changed: impl Fn(&Generation) -> Changed,
     ) -> Option<Reused> {
         let reused = self.usable(key, wanted, changed);
         let counter = match &reused {
@@ -161,13 +161,18 @@ impl RangeCache {
     }
 
     /// Reusable steps of the extent that reaches furthest; marks that extent as used.
-    fn usable(&self, key: &CacheKey, wanted: Wanted<'_>, changed: impl Fn(u64) -> Changed) -> Option<Reused> {
+    fn usable(
+        &self,
+        key: &CacheKey,
+        wanted: Wanted<'_>,
+        changed: impl Fn(&Generation) -> Changed,
+    ) -> Option<Reused> {
         let mut entries = self.entries.lock();
         entries.clock += 1;
         let used = entries.clock;
         let extents = entries.by_key.get_mut(key)?;
         let found = extents.iter_mut().filter_map(|extent| {
-            let changed = changed(extent.generation);
+            let changed = changed(&extent.generation);
             let reused = extent.usable(key.step_ms, wanted, changed)?;
             Some((reused, extent))
         });
@@ -182,7 +187,7 @@ impl RangeCache {
     pub fn keep(
         &self,
         key: CacheKey,
-        generation: u64,
+        generation: Generation,
         times_ms: RangeInclusive<i64>,
         series: &[MatrixSeries],
         annotations: Annotations,
@@ -434,7 +439,7 @@ mod tests {
         let cache = RangeCache::new(1 << 20);
         cache.keep(
             key("m"),
-            1,
+            Generation::Number(1),
             1000..=1100,
             &[series("a", (100..=110).map(|k| k * 10))],
             Annotations::default(),
@@ -483,7 +488,7 @@ mod tests {
     fn parts_are_joined_by_labels() {
         let cache = RangeCache::new(1 << 20);
         let kept = [series("b", [1000, 1010]), series("c", [1000]), series("e", [1020])];
-        cache.keep(key("m"), 1, 1000..=1020, &kept, Annotations::default());
+        cache.keep(key("m"), Generation::Number(1), 1000..=1020, &kept, Annotations::default());
         let changed = changed_in(1020, i64::MAX);
         let reused = cache.find(&key("m"), wanted((1010, 1030)), |_| changed).expect("there");
         let tail = vec![series("a", [1020]), series("b", [1020, 1030]), series("d", [1030])];
@@ -497,7 +502,7 @@ mod tests {
         for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o"] {
             cache.keep(
                 key(name),
-                1,
+                Generation::Number(1),
                 0..=100,
                 &[series("a", (0..100).map(|k| k * 10))],
                 Annotations::default(),
@@ -507,7 +512,13 @@ mod tests {
         }
         assert!(cache.find(&key("b"), wanted((0, 100)), |_| Changed::NOTHING).is_none());
         assert!(cache.counts().evictions > 0);
-        cache.keep(key("a"), 2, 0..=100, &[series("a", (0..1000).map(|k| k * 10))], Annotations::default());
+        cache.keep(
+            key("a"),
+            Generation::Number(2),
+            0..=100,
+            &[series("a", (0..1000).map(|k| k * 10))],
+            Annotations::default(),
+        );
         assert!(cache.find(&key("a"), wanted((0, 100)), |_| Changed::NOTHING).is_none(), "too large to keep");
     }
 
@@ -519,7 +530,13 @@ mod tests {
             ..key(name)
         };
         let keep = |key| {
-            cache.keep(key, 1, 0..=100, &[series("a", (0..100).map(|k| k * 10))], Annotations::default());
+            cache.keep(
+                key,
+                Generation::Number(1),
+                0..=100,
+                &[series("a", (0..100).map(|k| k * 10))],
+                Annotations::default(),
+            );
         };
         let is_there = |key| cache.find(&key, wanted((0, 100)), |_| Changed::NOTHING).is_some();
         keep(of("small", "m"));
@@ -536,7 +553,13 @@ mod tests {
     fn panels_over_a_day_and_an_hour_do_not_evict_each_other() {
         let cache = RangeCache::new(1 << 20);
         let keep = |first, last| {
-            cache.keep(key("m"), 1, first..=last, &[series("a", [last])], Annotations::default())
+            cache.keep(
+                key("m"),
+                Generation::Number(1),
+                first..=last,
+                &[series("a", [last])],
+                Annotations::default(),
+            )
         };
         let whole = |first, last| {
             cache
@@ -596,7 +619,7 @@ mod tests {
         };
         let cache = RangeCache::new(1 << 20);
         let kept = [series("a", (100..=110).map(|k| k * 10))];
-        cache.keep(key("m"), 1, 1000..=1100, &kept, warnings.clone());
+        cache.keep(key("m"), Generation::Number(1), 1000..=1100, &kept, warnings.clone());
         let find = |range, changed, text| {
             let found = cache.find(&key("m"), Wanted { text, ..wanted(range) }, |_| changed);
             found.map(|reused| reused.annotations)

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use chronolith_block::Block;
 use chronolith_bucket::{BlockCatalog, BucketBlock, Folder, check_first_batches};
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::query::LabelValueScan;
+use chronolith_model::query::{LabelValueScan, PendingList, Read, Source, Wanted};
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{
-    DuplicatePolicy, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
-    StoreId, TimeRange,
+    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, StoreId,
+    TimeRange,
 };
 
 use super::failure::{FailurePolicy, source_error};
 use super::kinds;
-use super::merged::merged;
+use super::merged::{merged, truncated};
 use crate::blocks::BlockStore;
 
 /// A block on the local disk or in the bucket.
@@ -96,19 +96,9 @@ fn failure_of(block: &BucketBlock) -> FailurePolicy {
     FailurePolicy::new(&block.description(), false)
 }
 
-/// List of label names, or of the values of one label.
-pub(super) enum LabelList {
-    Names,
-    Values(String),
-}
-
-/// A label query, owned by the threads that run it.
+/// A read of label names or values, owned by the threads that run it.
 pub(super) struct LabelQuery {
-    pub(super) list: LabelList,
-    pub(super) matchers: Vec<Matcher>,
-    pub(super) range: TimeRange,
-    /// 0 = all.
-    pub(super) limit: usize,
+    pub(super) read: Read,
     /// Leaves out text series, which PromQL does not see.
     pub(super) is_without_texts: bool,
     pub(super) ctx: ReadContext,
@@ -116,53 +106,41 @@ pub(super) struct LabelQuery {
 
 impl LabelQuery {
     /// A query of PromQL, which does not see text series.
-    pub(super) fn without_texts(
-        list: LabelList,
-        matchers: &[Matcher],
-        range: TimeRange,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> LabelQuery {
-        LabelQuery { is_without_texts: true, ..LabelQuery::of_all(list, matchers, range, limit, ctx) }
+    pub(super) fn without_texts(read: Read, ctx: &ReadContext) -> LabelQuery {
+        LabelQuery { read, is_without_texts: true, ctx: ctx.clone() }
     }
 
     /// A query over all series.
-    pub(super) fn of_all(
-        list: LabelList,
-        matchers: &[Matcher],
-        range: TimeRange,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> LabelQuery {
-        let matchers = matchers.to_vec();
-        LabelQuery { list, matchers, range, limit, is_without_texts: false, ctx: ctx.clone() }
+    pub(super) fn of_all(read: Read, ctx: &ReadContext) -> LabelQuery {
+        LabelQuery { read, is_without_texts: false, ctx: ctx.clone() }
     }
 
-    /// Runs the query on one block. `may_be_typed` is false if none of its series has a kind.
-    fn run(&self, block: &dyn Queryable, may_be_typed: bool) -> Result<Vec<String>, QueryError> {
-        let matchers = kinds::without_texts(&self.matchers, self.is_without_texts && may_be_typed);
-        let selector = Selector { matchers: &matchers, range: self.range };
-        match &self.list {
-            LabelList::Names => block.label_names(&selector, self.limit, &self.ctx),
-            LabelList::Values(name) => block.label_values(name, &selector, self.limit, &self.ctx),
+    fn limit(&self) -> usize {
+        self.read.request.limit
+    }
+
+    /// The read for a source, in which series of texts may be.
+    fn read_in(&self, may_be_typed: bool) -> Read {
+        let mut read = self.read.clone();
+        if self.is_without_texts && may_be_typed {
+            read.request.matchers = kinds::without_texts(&read.request.matchers, true).into_owned();
         }
+        read
     }
 
     fn run_local(&self, block: &Block) -> Result<Vec<String>, QueryError> {
+        let read = self.read_in(block.has_label_name(KIND_LABEL));
         // The index has deleted series until the block is compacted. Prometheus lists their labels as long.
         if block.tombstone_count() > 0 {
-            return self.run_on_series(block);
+            return self.run_on_series(&read, block);
         }
-        self.run(block, block.has_label_name(KIND_LABEL))
+        block.open(read, &self.ctx)?.into_list()()
     }
 
     /// Runs the query on the series of a block that are not deleted. Cost: all series that the matchers
     /// select, whose labels are read.
-    fn run_on_series(&self, block: &Block) -> Result<Vec<String>, QueryError> {
-        let hides_texts = self.is_without_texts && block.has_label_name(KIND_LABEL);
-        let matchers = kinds::without_texts(&self.matchers, hides_texts);
-        let selector = Selector { matchers: &matchers, range: self.range };
-        let mut batches = block.select(&selector, &self.ctx)?;
+    fn run_on_series(&self, read: &Read, block: &Block) -> Result<Vec<String>, QueryError> {
+        let mut batches = block.select(&read.request.selector(), &self.ctx)?;
         let mut found = BTreeSet::new();
         let mut batch = Vec::new();
         let mut has_more = true;
@@ -170,61 +148,44 @@ impl LabelQuery {
             self.ctx.check()?;
             has_more = batches.next_batch(&mut batch)?;
             for series in batch.drain(..) {
-                match &self.list {
-                    LabelList::Names => {
-                        let new = series.labels.iter().map(|(name, _)| name);
-                        let new: Vec<String> =
-                            new.filter(|name| !found.contains(*name)).map(str::to_owned).collect();
-                        found.extend(new);
-                    }
-                    LabelList::Values(name) => {
-                        let value = series.labels.get(name).filter(|value| !found.contains(*value));
-                        found.extend(value.map(str::to_owned));
-                    }
+                if let Wanted::LabelValues { name } = &read.wanted {
+                    let value = series.labels.get(name).filter(|value| !found.contains(*value));
+                    found.extend(value.map(str::to_owned));
+                } else {
+                    let new = series.labels.iter().map(|(name, _)| name);
+                    let new: Vec<String> =
+                        new.filter(|name| !found.contains(*name)).map(str::to_owned).collect();
+                    found.extend(new);
                 }
             }
         }
-        Ok(truncated(found.into_iter().collect(), self.limit))
+        Ok(truncated(found.into_iter().collect(), self.limit()))
     }
 
-    /// Runs the query on `blocks`, several at the same time. Returns the union of `all` and the results,
-    /// sorted, at most `limit` entries.
-    ///
-    /// # Errors
-    /// As [`BlockCatalog::for_each_opened`].
-    pub(super) fn run_in_bucket(
-        self,
-        bucket: &BlockCatalog,
-        blocks: &[Arc<BucketBlock>],
-        mut all: Vec<String>,
-    ) -> Result<Vec<String>, QueryError> {
-        let limit = self.limit;
-        if !blocks.is_empty() {
-            let ctx = self.ctx.clone();
-            let query = Arc::new(self);
-            let run = move |block: &BucketBlock, reader: &dyn Queryable| {
-                query.run(reader, block.may_have_label_name(KIND_LABEL))
-            };
-            let recover = |block: &BucketBlock, error| match ctx.allows_partial() {
-                true => failure_of(block).or_warn(Err(source_error(error, &ctx)), Vec::new, &ctx),
-                false => Err(error),
-            };
-            let results = bucket.for_each_opened(blocks, &ctx, run, recover)?;
-            all = results.into_iter().fold(all, merged);
+    /// Starts the query on `blocks`, several at the same time. The list is the union of the results,
+    /// sorted, at most as many entries as the read wants.
+    fn start_in_bucket(self: &Arc<Self>, bucket: &BlockCatalog, blocks: &[Arc<BucketBlock>]) -> PendingList {
+        if blocks.is_empty() {
+            return Box::new(|| Ok(Vec::new()));
         }
-        Ok(truncated(all, limit))
+        let limit = self.limit();
+        let ctx = self.ctx.clone();
+        let recover = move |block: &BucketBlock, error| match ctx.allows_partial() {
+            true => failure_of(block).or_warn(Err(source_error(error, &ctx)), Vec::new, &ctx),
+            false => Err(error),
+        };
+        let query = self.clone();
+        let run = move |block: &BucketBlock, reader: &dyn Queryable| {
+            let read = query.read_in(block.may_have_label_name(KIND_LABEL));
+            reader.open(read, &query.ctx)?.into_list()()
+        };
+        let started = bucket.start_on_opened(blocks, &self.ctx, run, recover);
+        Box::new(move || Ok(truncated(started.wait()?.into_iter().fold(Vec::new(), merged), limit)))
     }
-}
-
-/// Returns the first `limit` entries of a list; 0 = all.
-fn truncated(mut list: Vec<String>, limit: usize) -> Vec<String> {
-    if limit > 0 {
-        list.truncate(limit);
-    }
-    list
 }
 
 /// Blocks of one tenant.
+#[derive(Clone)]
 pub(super) struct QueryBlocks {
     tenant: StoreId,
     /// Blocks of all tenants: this one may get its first block while a query runs.
@@ -259,11 +220,11 @@ impl FolderSource {
         self.catalog.duplicates(&self.folder)
     }
 
-    /// Runs a label query on its blocks alone.
-    pub(super) fn label_query(&self, query: LabelQuery) -> Result<Vec<String>, QueryError> {
+    /// Starts a label query on its blocks alone.
+    pub(super) fn start_label_query(&self, query: LabelQuery) -> Result<PendingList, QueryError> {
         query.ctx.begin_wait()?;
-        let blocks = self.blocks_in(query.range, &query.ctx)?;
-        query.run_in_bucket(&self.catalog, &blocks, Vec::new())
+        let blocks = self.blocks_in(query.read.request.range, &query.ctx)?;
+        Ok(Arc::new(query).start_in_bucket(&self.catalog, &blocks))
     }
 }
 
@@ -354,37 +315,43 @@ impl QueryBlocks {
                 if !block.has_label_name(KIND_LABEL) && block.tombstone_count() == 0 {
                     return block.scan_label_values(scan, ctx, visit);
                 }
-                let list = LabelList::Values(scan.name.to_owned());
-                let values = LabelQuery::without_texts(list, &[], scan.range, 0, ctx).run_local(&block)?;
+                let selector = Selector { matchers: &[], range: scan.range };
+                let read = Read::of(&selector, Wanted::LabelValues { name: scan.name.into() });
+                let values = LabelQuery::without_texts(read, ctx).run_local(&block)?;
                 scan.visit_listed(&values, &ctx.budget, visit)
             },
         )
     }
 
-    /// Runs a label query on all blocks. Returns the union of `from_head` and the results, sorted, at most
-    /// `limit` entries.
+    /// Starts a label query on all blocks. The list is the union of `from_head` and the results, sorted,
+    /// at most as many entries as the read wants. Local blocks are read here, while others are fetched.
     ///
     /// # Errors
-    /// As [`QueryBlocks::in_range`], and errors of the blocks.
-    pub(super) fn label_query(
+    /// As [`QueryBlocks::in_range`], and errors of the local blocks.
+    pub(super) fn start_label_query(
         &self,
         query: LabelQuery,
         from_head: Vec<String>,
-    ) -> Result<Vec<String>, QueryError> {
+    ) -> Result<PendingList, QueryError> {
+        let range = query.read.request.range;
         let Some(bucket) = &self.bucket else {
             let fresh = || from_head.clone();
-            let all = self.local.fold_in_range(&self.tenant, query.range, fresh, |all, block| {
+            let all = self.local.fold_in_range(&self.tenant, range, fresh, |all, block| {
                 *all = merged(std::mem::take(all), query.run_local(&block)?);
                 Ok(())
             })?;
-            return Ok(truncated(all, query.limit));
+            let limit = query.limit();
+            return Ok(Box::new(move || Ok(truncated(all, limit))));
         };
-        let local = self.local.open_in_range(&self.tenant, query.range)?;
-        let in_bucket = self.only_in_bucket(&local, query.range, &query.ctx)?;
+        let local = self.local.open_in_range(&self.tenant, range)?;
+        let in_bucket = self.only_in_bucket(&local, range, &query.ctx)?;
+        let query = Arc::new(query);
+        let fetched = query.start_in_bucket(&bucket.catalog, &in_bucket);
         let mut all = from_head;
         for block in &local {
             all = merged(all, query.run_local(block)?);
         }
-        query.run_in_bucket(&bucket.catalog, &in_bucket, all)
+        let limit = query.limit();
+        Ok(Box::new(move || Ok(truncated(merged(all, fetched()?), limit))))
     }
 }

@@ -10,14 +10,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use chronolith_model::query::{
-    LabelValueCursor, LabelValueScan, ReadEstimate, SelectHints, SoleLabelValues, VecBatches,
+    LabelValueScan, Opened, PendingList, Read, ReadEstimate, SelectRequest, Source, VecBatches, Wanted,
 };
 use chronolith_model::{
     DuplicatePolicy, FIELD_LABEL, Labels, LabelsBuilder, METRIC_NAME, MatchOp, Matcher, QueryError,
-    Queryable, ReadContext, Selector, SeriesBatches, SeriesRead,
+    Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange,
 };
 
-use super::merged::{MergedBatches, merged};
+use super::merged::{MergedBatches, merged, truncated};
 use crate::merge::MergedSource;
 
 const DATABASE_LABEL: &str = "db";
@@ -31,8 +31,13 @@ pub(crate) struct PolicySource {
     pub(crate) source: Arc<dyn Queryable>,
 }
 
+/// Names of labels after which a list with repeated ones is reduced.
+const NAMES_KEPT_MAX: usize = 4096;
+
 /// The default store of a tenant, and its databases.
-pub(crate) struct WithDatabases {
+pub(crate) struct WithDatabases(Arc<View>);
+
+struct View {
     own: Arc<dyn Queryable>,
     policies: Vec<PolicySource>,
     separator: String,
@@ -96,22 +101,33 @@ impl PolicySource {
         matchers
     }
 
-    /// Returns the metrics of this policy that the selector names.
+    /// Starts to list the measurements that `tags` select.
+    fn start_measurements(
+        &self,
+        tags: &[Matcher],
+        range: TimeRange,
+        ctx: &ReadContext,
+    ) -> Result<PendingList, QueryError> {
+        let wanted = Wanted::LabelValues { name: METRIC_NAME.into() };
+        let read = Read::of(&Selector { matchers: tags, range }, wanted);
+        self.source.open(read, ctx).map(Opened::into_list)
+    }
+
+    /// Returns the metrics of `measurements` that the selector names.
     fn metrics(
         &self,
+        measurements: Vec<String>,
         split: &Split<'_>,
-        selector: &Selector<'_>,
+        range: TimeRange,
         separator: &str,
         ctx: &ReadContext,
     ) -> Result<Vec<Metric>, QueryError> {
-        if let Some(name) = split.equal_name() {
-            return Ok(candidates(name, separator));
-        }
+        let tags = self.matchers(split);
         let mut metrics = Vec::new();
-        for measurement in self.source.label_values(METRIC_NAME, selector, 0, ctx)? {
+        for measurement in measurements {
             ctx.check()?;
-            let matchers = with(selector.matchers, &[(METRIC_NAME, &measurement)]);
-            let selector = &Selector { matchers: &matchers, range: selector.range };
+            let matchers = with(&tags, &[(METRIC_NAME, &measurement)]);
+            let selector = &Selector { matchers: &matchers, range };
             let fields = self.source.label_values(FIELD_LABEL, selector, 0, ctx)?;
             let named = fields
                 .into_iter()
@@ -139,35 +155,91 @@ impl PolicySource {
         builder.finish()
     }
 
-    /// Returns the selected series, sorted by the labels that readers see.
-    fn select(
+    /// Starts to select the series of `metrics`.
+    fn start_selections(
         &self,
+        metrics: &[Metric],
         split: &Split<'_>,
-        selector: &Selector<'_>,
-        separator: &str,
+        range: TimeRange,
         ctx: &ReadContext,
-    ) -> Result<Vec<SeriesRead>, QueryError> {
+    ) -> Result<Vec<Box<dyn SeriesBatches>>, QueryError> {
         let tags = self.matchers(split);
-        let selector = Selector { matchers: &tags, range: selector.range };
+        let select = |(measurement, field): &Metric| {
+            let matchers = with(&tags, &[(METRIC_NAME, measurement), (FIELD_LABEL, field)]);
+            self.source.select(&Selector { matchers: &matchers, range }, ctx)
+        };
+        metrics.iter().map(select).collect()
+    }
+}
+
+/// Work for the series of a policy that begins when a read is opened.
+enum Begun {
+    /// Selections of the metrics that the request names.
+    Selections(Vec<Box<dyn SeriesBatches>>),
+    /// Measurements, of which it may name some.
+    Measurements(PendingList),
+}
+
+/// Series of a policy, sorted by the labels that readers see. All of them are read before the first batch.
+struct PolicyBatches {
+    view: Arc<View>,
+    policy_idx: usize,
+    request: SelectRequest,
+    ctx: ReadContext,
+    begun: Option<Begun>,
+    sorted: VecBatches,
+}
+
+impl PolicyBatches {
+    fn read(&self, begun: Begun) -> Result<VecBatches, QueryError> {
+        let View { policies, separator, .. } = &*self.view;
+        let policy = &policies[self.policy_idx];
+        let ctx = &self.ctx;
+        let Some(split) = Split::of(&self.request.matchers) else { return Ok(VecBatches::new(Vec::new())) };
+        let selections = match begun {
+            Begun::Selections(selections) => selections,
+            Begun::Measurements(measurements) => {
+                let range = self.request.range;
+                let metrics = policy.metrics(measurements()?, &split, range, separator, ctx)?;
+                policy.start_selections(&metrics, &split, range, ctx)?
+            }
+        };
         let mut found: Vec<SeriesRead> = Vec::new();
         let mut builder = LabelsBuilder::new();
-        for (measurement, field) in self.metrics(split, &selector, separator, ctx)? {
-            let matchers = with(&tags, &[(METRIC_NAME, &measurement), (FIELD_LABEL, &field)]);
-            let selector = Selector { matchers: &matchers, range: selector.range };
-            let mut batches = self.source.select(&selector, ctx)?;
+        for mut batches in selections {
             let mut has_more = true;
             while has_more {
                 ctx.check()?;
                 let start = found.len();
                 has_more = batches.next_batch(&mut found)?;
                 for series in &mut found[start..] {
-                    series.labels = self.visible(&series.labels, separator, &mut builder);
+                    series.labels = policy.visible(&series.labels, separator, &mut builder);
                 }
             }
         }
         found.retain(|series| split.on_added.iter().all(|matcher| matcher.matches_labels(&series.labels)));
         found.sort_by(|a, b| a.labels.cmp(&b.labels));
-        Ok(joined(found))
+        Ok(VecBatches::new(joined(found)))
+    }
+
+    /// Reads all series for their labels.
+    fn for_each_labels(mut self, mut visit: impl FnMut(&Labels)) -> Result<(), QueryError> {
+        let mut batch = Vec::new();
+        let mut has_more = true;
+        while has_more {
+            has_more = self.next_batch(&mut batch)?;
+            batch.drain(..).for_each(|series| visit(&series.labels));
+        }
+        Ok(())
+    }
+}
+
+impl SeriesBatches for PolicyBatches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        if let Some(begun) = self.begun.take() {
+            self.sorted = self.read(begun)?;
+        }
+        self.sorted.next_batch(out)
     }
 }
 
@@ -223,94 +295,155 @@ impl WithDatabases {
         policies: Vec<PolicySource>,
         separator: String,
     ) -> WithDatabases {
-        WithDatabases { own, policies, separator }
-    }
-
-    /// Returns the values of a label in the store of a policy, as readers see them.
-    fn values_in(
-        &self,
-        policy: &PolicySource,
-        split: &Split<'_>,
-        name: &str,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let tags = policy.matchers(split);
-        let on_tags = Selector { matchers: &tags, range: selector.range };
-        if name == METRIC_NAME && split.on_added.is_empty() && split.equal_name().is_none() {
-            let metrics = policy.metrics(split, &on_tags, &self.separator, ctx)?;
-            return Ok(metrics.iter().map(|(m, f)| metric_name(m, &self.separator, f)).collect());
-        }
-        let is_added = name == DATABASE_LABEL || name == POLICY_LABEL;
-        if split.is_of_tags() && !is_added {
-            return policy.source.label_values(name, &on_tags, 0, ctx);
-        }
-        let series = policy.select(split, selector, &self.separator, ctx)?;
-        let values = series.iter().filter_map(|series| series.labels.get(name));
-        Ok(values.map(str::to_owned).collect())
-    }
-
-    /// Returns the union of the lists of the default store and of all policies, at most `limit` (0 = all).
-    fn union(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        own: Vec<String>,
-        of_policy: impl Fn(&PolicySource, &Split<'_>) -> Result<Vec<String>, QueryError>,
-    ) -> Result<Vec<String>, QueryError> {
-        let mut all = own;
-        if let Some(split) = Split::of(selector.matchers) {
-            for policy in &self.policies {
-                let mut names = of_policy(policy, &split)?;
-                names.sort_unstable();
-                names.dedup();
-                all = merged(all, names);
-            }
-        }
-        all.truncate(if limit == 0 { usize::MAX } else { limit });
-        Ok(all)
+        WithDatabases(Arc::new(View { own, policies, separator }))
     }
 }
 
-impl Queryable for WithDatabases {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
+impl View {
+    /// Starts to select the series of a policy; `None` if it can have none.
+    fn start_series(
+        self: &Arc<Self>,
+        policy_idx: usize,
+        request: &SelectRequest,
         ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select_with(selector, &SelectHints::default(), ctx)
+    ) -> Result<Option<PolicyBatches>, QueryError> {
+        let Some(split) = Split::of(&request.matchers) else { return Ok(None) };
+        let policy = &self.policies[policy_idx];
+        let begun = match split.equal_name().map(|name| candidates(name, &self.separator)) {
+            Some(metrics) if metrics.is_empty() => return Ok(None),
+            Some(metrics) => {
+                Begun::Selections(policy.start_selections(&metrics, &split, request.range, ctx)?)
+            }
+            None => Begun::Measurements(policy.start_measurements(
+                &policy.matchers(&split),
+                request.range,
+                ctx,
+            )?),
+        };
+        Ok(Some(PolicyBatches {
+            view: self.clone(),
+            policy_idx,
+            request: request.clone(),
+            ctx: ctx.clone(),
+            begun: Some(begun),
+            sorted: VecBatches::new(Vec::new()),
+        }))
     }
 
-    fn select_with(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
+    /// Starts to list the names of the labels that readers see in a policy.
+    fn start_names(
+        self: &Arc<Self>,
+        policy_idx: usize,
+        request: &SelectRequest,
         ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+    ) -> Result<PendingList, QueryError> {
+        let Some(split) = Split::of(&request.matchers) else { return Ok(Box::new(|| Ok(Vec::new()))) };
+        if split.is_of_tags() {
+            let on_tags = Selector { matchers: &split.on_tags, range: request.range };
+            let read = Read::of(&on_tags, Wanted::LabelNames);
+            let listed = self.policies[policy_idx].source.open(read, ctx)?.map_list(|mut names| {
+                let added = [DATABASE_LABEL, POLICY_LABEL].into_iter().filter(|_| !names.is_empty());
+                let added: Vec<String> = added.map(str::to_owned).collect();
+                names.retain(|name| name != FIELD_LABEL);
+                names.extend(added);
+                names
+            });
+            return Ok(listed.into_list());
+        }
+        let series = self.start_series(policy_idx, request, ctx)?;
+        Ok(Box::new(move || {
+            let mut names = Vec::new();
+            series.map_or(Ok(()), |series| {
+                series.for_each_labels(|labels| {
+                    names.extend(labels.iter().map(|(name, _)| name.to_owned()));
+                    if names.len() > NAMES_KEPT_MAX {
+                        names.sort_unstable();
+                        names.dedup();
+                    }
+                })
+            })?;
+            Ok(names)
+        }))
+    }
+
+    /// Starts to list the values of a label in a policy, as readers see them.
+    fn start_values(
+        self: &Arc<Self>,
+        policy_idx: usize,
+        name: &Arc<str>,
+        request: &SelectRequest,
+        ctx: &ReadContext,
+    ) -> Result<PendingList, QueryError> {
+        let none = || -> PendingList { Box::new(|| Ok(Vec::new())) };
+        let Some(split) = Split::of(&request.matchers).filter(|_| **name != *FIELD_LABEL) else {
+            return Ok(none());
+        };
+        let policy = &self.policies[policy_idx];
+        let range = request.range;
+        let tags = policy.matchers(&split);
+        if **name == *METRIC_NAME && split.on_added.is_empty() && split.equal_name().is_none() {
+            let measurements = policy.start_measurements(&tags, range, ctx)?;
+            let view = self.clone();
+            let request = request.clone();
+            let ctx = ctx.clone();
+            return Ok(Box::new(move || {
+                let Some(split) = Split::of(&request.matchers) else { return Ok(Vec::new()) };
+                let View { policies, separator, .. } = &*view;
+                let metrics =
+                    policies[policy_idx].metrics(measurements()?, &split, range, separator, &ctx)?;
+                Ok(metrics.iter().map(|(m, f)| metric_name(m, separator, f)).collect())
+            }));
+        }
+        let is_added = **name == *DATABASE_LABEL || **name == *POLICY_LABEL;
+        if split.is_of_tags() && !is_added {
+            let wanted = Wanted::LabelValues { name: name.clone() };
+            let read = Read::of(&Selector { matchers: &tags, range }, wanted);
+            return policy.source.open(read, ctx).map(Opened::into_list);
+        }
+        let Some(series) = self.start_series(policy_idx, request, ctx)? else { return Ok(none()) };
+        let name = name.clone();
+        Ok(Box::new(move || {
+            let mut values = Vec::new();
+            series.for_each_labels(|labels| values.extend(labels.get(&name).map(str::to_owned)))?;
+            Ok(values)
+        }))
+    }
+
+    /// Starts `start` for each policy. The list is the union of all lists, sorted.
+    fn start_in_policies(
+        &self,
+        start: impl Fn(usize) -> Result<PendingList, QueryError>,
+    ) -> Result<PendingList, QueryError> {
+        let lists: Vec<PendingList> = (0..self.policies.len()).map(start).collect::<Result<_, _>>()?;
+        Ok(Box::new(move || {
+            lists.into_iter().try_fold(Vec::new(), |all, list| {
+                let mut names = list()?;
+                names.sort_unstable();
+                names.dedup();
+                Ok(merged(all, names))
+            })
+        }))
+    }
+
+    fn start_all_series(
+        self: &Arc<Self>,
+        request: SelectRequest,
+        ctx: &ReadContext,
+    ) -> Result<Opened, QueryError> {
         // The merge needs all labels.
-        let hints = SelectHints { presence_only: false, projection: None, ..*hints };
-        let mut sources = vec![self.own.select_with(selector, &hints, ctx)?];
-        if let Some(split) = Split::of(selector.matchers) {
-            for policy in &self.policies {
-                let series = policy.select(&split, selector, &self.separator, ctx)?;
-                if !series.is_empty() {
-                    sources.push(hints.filter(Box::new(VecBatches::new(series))));
-                }
+        let request = request.with_all_labels();
+        let mut sources = vec![self.own.open_series(request.clone(), ctx)?];
+        for policy_idx in 0..self.policies.len() {
+            if let Some(series) = self.start_series(policy_idx, &request, ctx)? {
+                sources.push(request.filter(Box::new(series)));
             }
         }
-        match sources.len() {
-            1 => Ok(sources.remove(0)),
-            _ => Ok(Box::new(MergedBatches::new(sources, DuplicatePolicy::default(), ctx.clone())?)),
-        }
+        Ok(Opened::Series(MergedBatches::of_all(sources, DuplicatePolicy::default(), ctx)))
     }
 
-    fn estimate(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<ReadEstimate>, QueryError> {
-        let mut all = self.own.estimate(selector, ctx)?.unwrap_or_default();
-        let Some(split) = Split::of(selector.matchers) else { return Ok(Some(all)) };
+    fn estimate(&self, request: &SelectRequest, ctx: &ReadContext) -> Result<ReadEstimate, QueryError> {
+        let mut all = self.own.estimate(&request.selector(), ctx)?.unwrap_or_default();
+        let Some(split) = Split::of(&request.matchers) else { return Ok(all) };
         for policy in &self.policies {
             let tags = policy.matchers(&split);
             let named: Cow<'_, [Vec<Matcher>]> = match split.equal_name() {
@@ -323,81 +456,52 @@ impl Queryable for WithDatabases {
                     .collect(),
             };
             for matchers in named.iter() {
-                let selector = Selector { matchers, range: selector.range };
+                let selector = Selector { matchers, range: request.range };
                 let one = policy.source.estimate(&selector, ctx)?.unwrap_or_default();
                 all.series = all.series.saturating_add(one.series);
                 all.samples = all.samples.saturating_add(one.samples);
             }
         }
-        Ok(Some(all))
+        Ok(all)
     }
 
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
+    fn start_visit(
+        self: &Arc<Self>,
+        read: Read,
+        name: &Arc<str>,
+        prefix: Arc<str>,
         ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let own = self.own.label_names(selector, limit, ctx)?;
-        self.union(selector, limit, own, |policy, split| {
-            if split.is_of_tags() {
-                let on_tags = Selector { matchers: &split.on_tags, range: selector.range };
-                let mut names = policy.source.label_names(&on_tags, 0, ctx)?;
-                let has_series = !names.is_empty();
-                names.retain(|name| name != FIELD_LABEL);
-                let added = [DATABASE_LABEL, POLICY_LABEL].into_iter().filter(|_| has_series);
-                names.extend(added.map(str::to_owned));
-                return Ok(names);
+    ) -> Result<Opened, QueryError> {
+        let request = read.request.clone();
+        let of_own = self.own.open(read, ctx)?.into_visit();
+        let values = self.start_in_policies(|idx| self.start_values(idx, name, &request, ctx))?;
+        let name = name.clone();
+        let budget = ctx.budget.clone();
+        Ok(Opened::Visit(Box::new(move |visit| {
+            of_own(visit)?;
+            let scan = LabelValueScan { name: &name, prefix: &prefix, range: request.range };
+            scan.visit_listed(&values()?, &budget, visit)
+        })))
+    }
+}
+
+impl Source for WithDatabases {
+    /// The default store and all policies have begun before the first of them is waited for.
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        let view = &self.0;
+        let request = read.request.clone();
+        let of_policies = match read.wanted.clone() {
+            Wanted::Series => return view.start_all_series(request, ctx),
+            Wanted::Estimate => return Ok(Opened::Estimate(Some(view.estimate(&request, ctx)?))),
+            Wanted::EachLabelValue { name, prefix } => return view.start_visit(read, &name, prefix, ctx),
+            // Series of databases have labels of their databases.
+            Wanted::SoleLabelValues { .. } => return view.own.open(read, ctx),
+            Wanted::LabelNames => view.start_in_policies(|idx| view.start_names(idx, &request, ctx))?,
+            Wanted::LabelValues { name } => {
+                view.start_in_policies(|idx| view.start_values(idx, &name, &request, ctx))?
             }
-            let mut names = Vec::new();
-            for series in policy.select(split, selector, &self.separator, ctx)? {
-                names.extend(series.labels.iter().map(|(name, _)| name.to_owned()));
-                if names.len() > 4096 {
-                    names.sort_unstable();
-                    names.dedup();
-                }
-            }
-            Ok(names)
-        })
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let own = self.own.label_values(name, selector, limit, ctx)?;
-        if name == FIELD_LABEL {
-            return Ok(own);
-        }
-        self.union(selector, limit, own, |policy, split| self.values_in(policy, split, name, selector, ctx))
-    }
-
-    fn scan_label_values(
-        &self,
-        scan: &LabelValueScan<'_>,
-        ctx: &ReadContext,
-        visit: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<(), QueryError> {
-        self.own.scan_label_values(scan, ctx, visit)?;
-        if scan.name == FIELD_LABEL {
-            return Ok(());
-        }
-        let selector = &Selector { matchers: &[], range: scan.range };
-        let values = self.union(selector, 0, Vec::new(), |policy, split| {
-            self.values_in(policy, split, scan.name, selector, ctx)
-        })?;
-        scan.visit_listed(&values, &ctx.budget, visit)
-    }
-
-    /// Series of databases have labels of their databases.
-    fn sole_label_values(
-        &self,
-        search: &SoleLabelValues<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
-        self.own.sole_label_values(search, ctx)
+        };
+        let own = view.own.open(read, ctx)?.into_list();
+        Ok(Opened::List(Box::new(move || Ok(truncated(merged(own()?, of_policies()?), request.limit)))))
     }
 }

@@ -5,17 +5,13 @@
 
 use std::sync::Arc;
 
-use chronolith_model::change::{ChangeWatch, Changed};
-use chronolith_model::query::{
-    LabelValueCursor, LabelValueScan, ReadEstimate, SelectHints, SoleLabelValues, SortedValues, TenantSources,
-};
-use chronolith_model::{
-    DuplicatePolicy, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
-};
+use chronolith_model::change::{ChangeWatch, Changed, Generation};
+use chronolith_model::query::{Opened, Read, ReadEstimate, Source, TenantSources, Wanted};
+use chronolith_model::{DuplicatePolicy, QueryError, Queryable, ReadContext, TenantId};
 
 use super::failure::FailurePolicy;
 use super::label_search::PartValues;
-use super::merged::{MergedBatches, merged};
+use super::merged::{MergedBatches, merged, truncated};
 
 /// One of several sources. At equal timestamps the sample of the first part is read.
 #[derive(Clone)]
@@ -51,14 +47,20 @@ struct Fanout {
     parts: Vec<SourcePart>,
 }
 
-/// Results over several sources are not cached: their changes are not known.
+/// A result over several sources stays right where none of them has changed.
 impl ChangeWatch for Fanout {
-    fn generation(&self, _tenant: &TenantId) -> u64 {
-        0
+    fn generation(&self, tenant: &TenantId) -> Generation {
+        Generation::Parts(self.parts.iter().map(|part| part.sources.generation(tenant)).collect())
     }
 
-    fn changed_since(&self, _tenant: &TenantId, _generation: u64) -> Changed {
-        Changed::EVERYTHING
+    fn changed_since(&self, tenant: &TenantId, generation: &Generation) -> Changed {
+        let Generation::Parts(parts) = generation else { return Changed::EVERYTHING };
+        assert_eq!(parts.len(), self.parts.len(), "the generation is of this fan-out");
+        let mut all = Changed::NOTHING;
+        for (part, since) in self.parts.iter().zip(&**parts) {
+            all.add_all(&part.sources.changed_since(tenant, since));
+        }
+        all
     }
 }
 
@@ -82,119 +84,64 @@ struct TenantFanout {
 }
 
 impl TenantFanout {
-    /// Joins the answers of all parts.
-    fn joined<T: Default>(
-        &self,
-        ctx: &ReadContext,
-        read: impl Fn(&dyn Queryable) -> Result<T, QueryError>,
-        join: impl Fn(T, T) -> T,
-    ) -> Result<T, QueryError> {
-        let mut all = T::default();
+    /// Opens `read` in all parts, and returns what those without a failure begin to answer.
+    fn open_parts(&self, read: &Read, ctx: &ReadContext) -> Result<Vec<(Opened, FailurePolicy)>, QueryError> {
+        let mut opened = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
-            let one = part.failure.or_warn(read(&*part.queryable), T::default, ctx)?;
-            all = join(all, one);
+            let begun = part.queryable.open(read.clone(), ctx).map(Some);
+            if let Some(begun) = part.failure.or_warn(begun, || None, ctx)? {
+                opened.push((begun, part.failure.clone()));
+            }
         }
-        Ok(all)
-    }
-
-    fn names(
-        &self,
-        limit: usize,
-        ctx: &ReadContext,
-        read: impl Fn(&dyn Queryable) -> Result<Vec<String>, QueryError>,
-    ) -> Result<Vec<String>, QueryError> {
-        let mut all = self.joined(ctx, read, merged)?;
-        all.truncate(if limit == 0 { usize::MAX } else { limit });
-        Ok(all)
+        Ok(opened)
     }
 }
 
-impl Queryable for TenantFanout {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select_with(selector, &SelectHints::default(), ctx)
-    }
-
-    fn select_with(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+impl Source for TenantFanout {
+    /// All parts have begun before the first one is waited for.
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
         // The merge needs all labels.
-        let hints = SelectHints { presence_only: false, projection: None, ..*hints };
-        let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::with_capacity(self.parts.len());
-        for part in &self.parts {
-            let selected = part.queryable.select_with(selector, &hints, ctx).map(Some);
-            if let Some(batches) = part.failure.or_warn(selected, || None, ctx)? {
-                sources.push(part.failure.batches(batches, ctx));
+        let read = Read { request: read.request.with_all_labels(), wanted: read.wanted };
+        let parts = self.open_parts(&read, ctx)?.into_iter();
+        let ctx = ctx.clone();
+        Ok(match &read.wanted {
+            Wanted::Series => {
+                let series = parts.map(|(part, failure)| failure.batches(part.into_series(), &ctx)).collect();
+                Opened::Series(Box::new(MergedBatches::new(series, DuplicatePolicy::default(), ctx.clone())))
             }
-        }
-        Ok(Box::new(MergedBatches::new(sources, DuplicatePolicy::default(), ctx.clone())?))
-    }
-
-    fn estimate(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<ReadEstimate>, QueryError> {
-        let read = |one: &dyn Queryable| Ok(one.estimate(selector, ctx)?.unwrap_or_default());
-        let join = |a: ReadEstimate, b: ReadEstimate| ReadEstimate {
-            series: a.series.max(b.series),
-            samples: a.samples.saturating_add(b.samples),
-        };
-        self.joined(ctx, read, join).map(Some)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.names(limit, ctx, |one| one.label_names(selector, limit, ctx))
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.names(limit, ctx, |one| one.label_values(name, selector, limit, ctx))
-    }
-
-    fn scan_label_values(
-        &self,
-        scan: &LabelValueScan<'_>,
-        ctx: &ReadContext,
-        visit: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<(), QueryError> {
-        for part in &self.parts {
-            let scanned = part.queryable.scan_label_values(scan, ctx, visit);
-            part.failure.or_warn(scanned, || (), ctx)?;
-        }
-        Ok(())
-    }
-
-    fn sole_label_values(
-        &self,
-        search: &SoleLabelValues<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
-        let mut parts: Vec<(Box<dyn LabelValueCursor>, FailurePolicy)> = Vec::new();
-        for part in &self.parts {
-            let none = || Some(Box::new(SortedValues::default()) as Box<dyn LabelValueCursor>);
-            let values = part.queryable.sole_label_values(search, ctx);
-            match part.failure.or_warn(values, none, ctx)? {
-                Some(values) => parts.push((values, part.failure.clone())),
-                None => return Ok(None),
+            Wanted::Estimate => {
+                let mut all = ReadEstimate::default();
+                for one in parts.filter_map(|(part, _)| part.into_estimate()) {
+                    all.series = all.series.max(one.series);
+                    all.samples = all.samples.saturating_add(one.samples);
+                }
+                Opened::Estimate(Some(all))
             }
-        }
-        Ok(Some(Box::new(PartValues::new(parts, ctx))))
+            Wanted::LabelNames | Wanted::LabelValues { .. } => {
+                let limit = read.request.limit;
+                let lists: Vec<_> = parts.map(|(part, failure)| (part.into_list(), failure)).collect();
+                Opened::List(Box::new(move || {
+                    let mut all = Vec::new();
+                    for (list, failure) in lists {
+                        all = merged(all, failure.or_warn(list(), Vec::new, &ctx)?);
+                    }
+                    Ok(truncated(all, limit))
+                }))
+            }
+            Wanted::EachLabelValue { .. } => {
+                let visits: Vec<_> = parts.map(|(part, failure)| (part.into_visit(), failure)).collect();
+                Opened::Visit(Box::new(move |visit| {
+                    visits.into_iter().try_for_each(|(run, failure)| failure.or_warn(run(visit), || (), &ctx))
+                }))
+            }
+            Wanted::SoleLabelValues { .. } => {
+                let cursors: Option<Vec<_>> =
+                    parts.map(|(part, failure)| Some((part.into_cursor()?, failure))).collect();
+                Opened::Cursor(cursors.map(|all| Box::new(PartValues::new(all, &ctx)) as _))
+            }
+        })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,9 +7,10 @@
 
 use std::borrow::Cow;
 
-use chronolith_model::query::ColumnType;
-use chronolith_model::{KIND_LABEL, MatchOp, Matcher, QueryError, SeriesBatches, SeriesRead, WordKind};
+use chronolith_model::query::{ColumnType, map_series};
+use chronolith_model::{KIND_LABEL, MatchOp, Matcher, SeriesBatches, SeriesRead, WordKind};
 
+use super::merged::truncated;
 use super::words::TypedSource;
 
 /// Returns the matchers on labels that readers see; `None` if the others select no series, because a hidden
@@ -21,6 +22,12 @@ pub(super) fn visible(matchers: &[Matcher]) -> Option<Cow<'_, [Matcher]>> {
     }
     let selects_all = matchers.iter().filter(is_hidden).all(Matcher::matches_empty);
     selects_all.then(|| matchers.iter().filter(|matcher| !is_hidden(matcher)).cloned().collect())
+}
+
+/// Returns the first `limit` names that readers see; 0 = all.
+pub(super) fn visible_names(mut names: Vec<String>, limit: usize) -> Vec<String> {
+    names.retain(|name| name != KIND_LABEL);
+    truncated(names, limit)
 }
 
 /// Returns the kinds to select apart in a source, of those that can be read as `column_type`: all of them if
@@ -76,27 +83,9 @@ pub(super) fn without_label(
 ) -> Box<dyn SeriesBatches> {
     match kind {
         None | Some(WordKind::Float) => batches,
-        Some(kind) => Box::new(WithoutLabel { batches, kind, column_type }),
-    }
-}
-
-struct WithoutLabel {
-    batches: Box<dyn SeriesBatches>,
-    kind: WordKind,
-    column_type: ColumnType,
-}
-
-impl SeriesBatches for WithoutLabel {
-    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        let mut batch = Vec::new();
-        let has_more = self.batches.next_batch(&mut batch);
-        let kind = self.kind;
-        let column_type = self.column_type;
-        let typed = |samples| Box::new(TypedSource { words: samples, kind, column_type });
-        out.extend(batch.into_iter().map(|SeriesRead { labels, samples }| SeriesRead {
+        Some(kind) => map_series(batches, move |SeriesRead { labels, samples }| SeriesRead {
             labels: labels.filtered(|name| name != KIND_LABEL),
-            samples: typed(samples),
-        }));
-        has_more
+            samples: Box::new(TypedSource { words: samples, kind, column_type }),
+        }),
     }
 }

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use chronolith_model::query::{ReadEstimate, TypedColumns, TypedValues};
+use chronolith_model::query::{Layer, Layered, Opened, Read, TypedColumns, TypedValues, Wanted, map_series};
 use chronolith_model::sample::is_stale;
 use chronolith_model::{
-    Columns, FIELD_LABEL, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
-    SeriesRead, TimeRange, TimeUnit,
+    Columns, FIELD_LABEL, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, SampleSource, SeriesRead,
+    TimeRange, TimeUnit,
 };
 
 /// Field of all series.
@@ -19,12 +19,10 @@ const UNIT: TimeUnit = TimeUnit::Nano;
 
 /// Returns the view of `source`, whose times are milliseconds.
 pub(crate) fn as_measurements(source: Arc<dyn Queryable>) -> Arc<dyn Queryable> {
-    Arc::new(Measurements { source })
+    Arc::new(Layered { layer: Measurements, source })
 }
 
-struct Measurements {
-    source: Arc<dyn Queryable>,
-}
+struct Measurements;
 
 /// A range of nanoseconds in milliseconds that contains it.
 fn in_milliseconds(range: TimeRange) -> TimeRange {
@@ -35,87 +33,69 @@ fn in_milliseconds(range: TimeRange) -> TimeRange {
     TimeRange::new(start, UNIT.to_ms(range.end.saturating_sub(1)).saturating_add(1))
 }
 
-/// Matchers for the source; `None` if one on the field selects nothing.
-fn matchers(selector: &Selector<'_>) -> Option<Vec<Matcher>> {
-    let (on_field, others): (Vec<&Matcher>, Vec<&Matcher>) =
-        selector.matchers.iter().partition(|matcher| *matcher.name == *FIELD_LABEL);
-    let selects = on_field.iter().all(|matcher| matcher.matches(FIELD));
-    selects.then(|| others.into_iter().cloned().collect())
-}
-
-impl Queryable for Measurements {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let Some(matchers) = matchers(selector) else {
-            return Ok(Box::new(chronolith_model::query::VecBatches::new(Vec::new())));
-        };
-        let selector = Selector { matchers: &matchers, range: in_milliseconds(selector.range) };
-        let batches = self.source.select(&selector, ctx)?;
-        Ok(Box::new(MeasurementBatches { batches, batch: Vec::new() }))
-    }
-
-    fn estimate(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<ReadEstimate>, QueryError> {
-        let Some(matchers) = matchers(selector) else { return Ok(Some(ReadEstimate::default())) };
-        let range = in_milliseconds(selector.range);
-        self.source.estimate(&Selector { matchers: &matchers, range }, ctx)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let Some(matchers) = matchers(selector) else { return Ok(Vec::new()) };
-        let range = in_milliseconds(selector.range);
-        let mut names = self.source.label_names(&Selector { matchers: &matchers, range }, limit, ctx)?;
-        if !names.is_empty() {
-            names.push(FIELD_LABEL.to_owned());
-            names.sort_unstable();
+impl Layer for Measurements {
+    fn rewrite(&self, mut read: Read, _: &ReadContext) -> Option<Read> {
+        read.request = read.request.before_relabeling();
+        let request = &mut read.request;
+        request.range = in_milliseconds(request.range);
+        let is_on_field = |matcher: &Matcher| *matcher.name == *FIELD_LABEL;
+        let selects = request.matchers.iter().all(|one| !is_on_field(one) || one.matches(FIELD));
+        request.matchers.retain(|matcher| !is_on_field(matcher));
+        match &read.wanted {
+            // One metric name tells that there is a series.
+            Wanted::LabelValues { name } if **name == *FIELD_LABEL => {
+                read.wanted = Wanted::LabelValues { name: METRIC_NAME.into() };
+                request.limit = 1;
+            }
+            Wanted::EachLabelValue { name, prefix } if **name == *FIELD_LABEL => {
+                let is_wanted = FIELD.starts_with(&**prefix);
+                read.wanted = Wanted::EachLabelValue { name: METRIC_NAME.into(), prefix: "".into() };
+                return is_wanted.then_some(read);
+            }
+            _ => {}
         }
-        Ok(names)
+        selects.then_some(read)
     }
 
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let Some(matchers) = matchers(selector) else { return Ok(Vec::new()) };
-        let range = in_milliseconds(selector.range);
-        let selector = &Selector { matchers: &matchers, range };
-        if name != FIELD_LABEL {
-            return self.source.label_values(name, selector, limit, ctx);
+    fn map(&self, asked: &Read, opened: Opened, _: &ReadContext) -> Opened {
+        match &asked.wanted {
+            Wanted::Series => {
+                let fields = map_series(opened.into_series(), |SeriesRead { labels, samples }| {
+                    let mut builder = labels.to_builder();
+                    builder.set(FIELD_LABEL, FIELD);
+                    builder.sort();
+                    SeriesRead { labels: builder.finish(), samples: Box::new(NanosecondSamples(samples)) }
+                });
+                Opened::Series(asked.request.filter(fields))
+            }
+            Wanted::LabelNames => opened.map_list(|mut names| {
+                if !names.is_empty() {
+                    names.push(FIELD_LABEL.to_owned());
+                    names.sort_unstable();
+                }
+                names
+            }),
+            Wanted::LabelValues { name } if **name == *FIELD_LABEL => {
+                opened.map_list(|any| any.into_iter().map(|_| FIELD.to_owned()).collect())
+            }
+            Wanted::EachLabelValue { name, .. } if **name == *FIELD_LABEL => {
+                let visit_metrics = opened.into_visit();
+                Opened::Visit(Box::new(move |visit| {
+                    let mut has_series = false;
+                    visit_metrics(&mut |_| {
+                        has_series = true;
+                        false
+                    })?;
+                    if has_series {
+                        visit(FIELD);
+                    }
+                    Ok(())
+                }))
+            }
+            // Each series has the label of its field.
+            Wanted::SoleLabelValues { .. } => Opened::Cursor(None),
+            _ => opened,
         }
-        let any = self.source.label_values(chronolith_model::METRIC_NAME, selector, 1, ctx)?;
-        Ok(any.into_iter().map(|_| FIELD.to_owned()).collect())
-    }
-}
-
-struct MeasurementBatches {
-    batches: Box<dyn SeriesBatches>,
-    batch: Vec<SeriesRead>,
-}
-
-impl SeriesBatches for MeasurementBatches {
-    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        let has_more = self.batches.next_batch(&mut self.batch);
-        out.extend(self.batch.drain(..).map(|SeriesRead { labels, samples }| {
-            let mut builder = labels.to_builder();
-            builder.set(FIELD_LABEL, FIELD);
-            builder.sort();
-            SeriesRead { labels: builder.finish(), samples: Box::new(NanosecondSamples(samples)) }
-        }));
-        has_more
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use chronolith_base::KWayMerge;
-use chronolith_model::query::SERIES_PER_BATCH_MAX;
+use chronolith_model::query::{SERIES_PER_BATCH_MAX, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, Labels, QueryError, ReadContext, SampleSource, SeriesBatches, SeriesRead,
 };
@@ -36,9 +36,19 @@ pub(super) fn merged(a: Vec<String>, b: Vec<String>) -> Vec<String> {
     out
 }
 
-/// K-way merge of series by labels; sources that were written earlier come first.
+/// Returns the first `limit` entries of a list; 0 = all.
+pub(super) fn truncated(mut list: Vec<String>, limit: usize) -> Vec<String> {
+    if limit > 0 {
+        list.truncate(limit);
+    }
+    list
+}
+
+/// K-way merge of series by labels; sources that were written earlier come first. The first batch waits
+/// for all of them, so that each may be fetched in the meantime.
 pub(super) struct MergedBatches {
     sources: Vec<Buffered>,
+    has_begun: bool,
     order: KWayMerge<Labels>,
     /// Sources of the current series.
     equal: Vec<usize>,
@@ -66,19 +76,28 @@ impl Buffered {
 }
 
 impl MergedBatches {
+    /// Returns the series of `sources`; without a merge if there is one source, or none.
+    pub(super) fn of_all(
+        mut sources: Vec<Box<dyn SeriesBatches>>,
+        duplicates: DuplicatePolicy,
+        ctx: &ReadContext,
+    ) -> Box<dyn SeriesBatches> {
+        match sources.len() {
+            0 => Box::new(VecBatches::new(Vec::new())),
+            1 => sources.remove(0),
+            _ => Box::new(MergedBatches::new(sources, duplicates, ctx.clone())),
+        }
+    }
+
     pub(super) fn new(
         sources: Vec<Box<dyn SeriesBatches>>,
         duplicates: DuplicatePolicy,
         ctx: ReadContext,
-    ) -> Result<MergedBatches, QueryError> {
+    ) -> MergedBatches {
         let order = KWayMerge::with_capacity(sources.len());
         let buffered = |batches| Buffered { batches, ready: VecDeque::new(), has_more: true };
         let sources: Vec<Buffered> = sources.into_iter().map(buffered).collect();
-        let mut merged = MergedBatches { order, sources, equal: Vec::new(), duplicates, ctx };
-        for idx in 0..merged.sources.len() {
-            merged.push_next(idx)?;
-        }
-        Ok(merged)
+        MergedBatches { order, sources, has_begun: false, equal: Vec::new(), duplicates, ctx }
     }
 
     /// Adds the next series of the source `idx` to the merge.
@@ -110,6 +129,10 @@ impl MergedBatches {
 impl SeriesBatches for MergedBatches {
     fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
         self.ctx.check()?;
+        if !self.has_begun {
+            (0..self.sources.len()).try_for_each(|idx| self.push_next(idx))?;
+            self.has_begun = true;
+        }
         for _ in 0..SERIES_PER_BATCH_MAX {
             match self.next_series()? {
                 Some(series) => out.push(series),

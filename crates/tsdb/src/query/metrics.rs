@@ -6,81 +6,47 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{
-    FIELD_LABEL, LabelsBuilder, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
-    SeriesRead,
-};
+use chronolith_model::query::{Layer, Layered, Opened, Read, Wanted, map_series};
+use chronolith_model::{FIELD_LABEL, LabelsBuilder, Matcher, Queryable, ReadContext, SeriesRead};
 
 /// Field that is read.
 const FIELD: &str = "value";
 
 /// Returns the view of `source`, whose times are milliseconds and whose series have no kinds.
 pub(crate) fn as_metrics(source: Arc<dyn Queryable>) -> Arc<dyn Queryable> {
-    Arc::new(Metrics { source })
+    Arc::new(Layered { layer: Metrics, source })
 }
 
-struct Metrics {
-    source: Arc<dyn Queryable>,
-}
+struct Metrics;
 
-/// Matchers for the source.
-fn matchers(selector: &Selector<'_>) -> Vec<Matcher> {
-    let of_metric = selector.matchers.iter().filter(|matcher| *matcher.name != *FIELD_LABEL).cloned();
-    of_metric.chain([Matcher::equal(FIELD_LABEL, FIELD)]).collect()
-}
-
-impl Queryable for Metrics {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let matchers = matchers(selector);
-        let batches = self.source.select(&Selector { matchers: &matchers, range: selector.range }, ctx)?;
-        Ok(Box::new(MetricBatches { batches, batch: Vec::new() }))
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let matchers = matchers(selector);
-        let selector = Selector { matchers: &matchers, range: selector.range };
-        let mut names = self.source.label_names(&selector, limit, ctx)?;
-        names.retain(|name| name != FIELD_LABEL);
-        Ok(names)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let matchers = matchers(selector);
-        let selector = Selector { matchers: &matchers, range: selector.range };
-        self.source.label_values(name, &selector, limit, ctx)
-    }
-}
-
-struct MetricBatches {
-    batches: Box<dyn SeriesBatches>,
-    batch: Vec<SeriesRead>,
-}
-
-impl SeriesBatches for MetricBatches {
-    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        let has_more = self.batches.next_batch(&mut self.batch);
-        let mut builder = LabelsBuilder::new();
-        for SeriesRead { labels, samples } in self.batch.drain(..) {
-            builder.clear();
-            let visible = labels.iter().filter(|(name, _)| *name != FIELD_LABEL);
-            visible.for_each(|(name, value)| builder.push(name, value));
-            out.push(SeriesRead { labels: builder.finish(), samples });
+impl Layer for Metrics {
+    fn rewrite(&self, mut read: Read, _: &ReadContext) -> Option<Read> {
+        if !matches!(read.wanted, Wanted::EachLabelValue { .. } | Wanted::SoleLabelValues { .. }) {
+            read.request = read.request.before_relabeling();
+            read.request.matchers.retain(|matcher| *matcher.name != *FIELD_LABEL);
+            read.request.matchers.push(Matcher::equal(FIELD_LABEL, FIELD));
         }
-        has_more
+        Some(read)
+    }
+
+    fn map(&self, asked: &Read, opened: Opened, _: &ReadContext) -> Opened {
+        let mut builder = LabelsBuilder::new();
+        match asked.wanted {
+            Wanted::Series => {
+                let visible = map_series(opened.into_series(), move |SeriesRead { labels, samples }| {
+                    builder.clear();
+                    let visible = labels.iter().filter(|(name, _)| *name != FIELD_LABEL);
+                    visible.for_each(|(name, value)| builder.push(name, value));
+                    SeriesRead { labels: builder.finish(), samples }
+                });
+                Opened::Series(asked.request.filter(visible))
+            }
+            Wanted::LabelNames => opened.map_list(|mut names| {
+                names.retain(|name| name != FIELD_LABEL);
+                names
+            }),
+            Wanted::SoleLabelValues { .. } => Opened::Cursor(None),
+            _ => opened,
+        }
     }
 }

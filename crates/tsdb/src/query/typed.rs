@@ -4,12 +4,15 @@
 //! merged.
 //! Not here: the view of PromQL, which hides labels and reads floats (`query`, `kinds`).
 
-use chronolith_model::query::{ReadEstimate, SampleNeed, SelectHints, VecBatches};
-use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
+use chronolith_model::query::{
+    Opened, Read, SampleNeed, SelectRequest, Source, VecBatches, Wanted, visit_listed,
+};
+use chronolith_model::{QueryError, ReadContext, SeriesBatches};
 
 use super::TenantQueryable;
-use super::blocks::{LabelList, LabelQuery};
-use super::typed_bucket::TypedBatches;
+use super::blocks::LabelQuery;
+use super::merged::MergedBatches;
+use super::typed_bucket::typed;
 
 /// Head and blocks of one store, with types.
 pub(crate) struct TypedQueryable {
@@ -21,81 +24,47 @@ impl TypedQueryable {
         TypedQueryable { source }
     }
 
-    fn select_samples(
-        &self,
-        selector: &Selector<'_>,
-        need: SampleNeed,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+    fn select(&self, request: &SelectRequest, ctx: &ReadContext) -> Result<Opened, QueryError> {
         let TenantQueryable { head, tenant, blocks, .. } = &self.source;
+        let selector = &request.selector();
         // The head is read before the list of blocks.
-        let series = match need {
+        let series = match request.samples {
             SampleNeed::All => head.reader().select(tenant, selector, ctx)?,
             SampleNeed::Newest => head.reader().select_newest(tenant, selector, ctx)?,
         };
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for block in blocks.in_range(selector.range, ctx)? {
+        for block in blocks.in_range(request.range, ctx)? {
             sources.push(block.select(selector, &[], ctx)?);
         }
         if !series.is_empty() {
             sources.push(Box::new(VecBatches::new(series)));
         }
-        Ok(Box::new(TypedBatches::new(self.source.merge(sources, ctx)?)))
+        let merged = MergedBatches::of_all(sources, self.source.duplicates, ctx);
+        Ok(Opened::Series(request.filter(typed(merged))))
     }
 }
 
-impl Queryable for TypedQueryable {
-    /// Returns series of every type, texts among them.
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select_samples(selector, SampleNeed::All, ctx)
-    }
-
-    /// Returns series of every type for readers of floats without a shard.
-    fn select_with(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        Ok(hints.filter(self.select_samples(selector, hints.samples, ctx)?))
-    }
-
-    fn estimate(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<ReadEstimate>, QueryError> {
-        self.source.estimate_all(selector, ctx).map(Some)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let TenantQueryable { head, tenant, .. } = &self.source;
-        let from_head = head.reader().label_names(tenant, selector, limit, ctx)?;
-        let Selector { matchers, range } = *selector;
-        let query = LabelQuery::of_all(LabelList::Names, matchers, range, limit, ctx);
-        self.source.blocks.label_query(query, from_head)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let TenantQueryable { head, tenant, .. } = &self.source;
-        let from_head = head.reader().label_values(tenant, name, selector, limit, ctx)?;
-        let Selector { matchers, range } = *selector;
-        let query = LabelQuery::of_all(LabelList::Values(name.to_owned()), matchers, range, limit, ctx);
-        self.source.blocks.label_query(query, from_head)
+impl Source for TypedQueryable {
+    /// Series of every type, texts among them, for readers of floats without a shard.
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        let Read { request, wanted } = read;
+        let TenantQueryable { head, tenant, blocks, .. } = &self.source;
+        let selector = &request.selector();
+        let from_head = match &wanted {
+            Wanted::Series => return self.select(&request, ctx),
+            Wanted::Estimate => {
+                return Ok(Opened::Estimate(Some(self.source.estimate_all(selector, ctx)?)));
+            }
+            Wanted::LabelNames => head.reader().label_names(tenant, selector, request.limit, ctx)?,
+            Wanted::LabelValues { name } => {
+                head.reader().label_values(tenant, name, selector, request.limit, ctx)?
+            }
+            Wanted::EachLabelValue { name, prefix } => {
+                return visit_listed(self, request.clone(), name.clone(), prefix.clone(), ctx);
+            }
+            Wanted::SoleLabelValues { .. } => return Ok(Opened::Cursor(None)),
+        };
+        let query = LabelQuery::of_all(Read { request, wanted }, ctx);
+        blocks.start_label_query(query, from_head).map(Opened::List)
     }
 }

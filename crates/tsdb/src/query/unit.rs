@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use chronolith_model::query::{ColumnType, ReadEstimate, SelectHints, TypedColumns};
+use chronolith_model::query::{ColumnType, Layer, Layered, Opened, Read, TypedColumns};
 use chronolith_model::{
-    Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
-    TimeRange, TimeUnit,
+    Columns, QueryError, Queryable, ReadContext, SampleSource, SeriesRead, TimeRange, TimeUnit,
 };
 
 /// Unit of the source.
@@ -18,12 +17,10 @@ const UNIT: TimeUnit = TimeUnit::Nano;
 /// Returns a view of `source`, whose times are nanoseconds, with times in milliseconds.
 #[must_use]
 pub fn in_milliseconds(source: Arc<dyn Queryable>) -> Arc<dyn Queryable> {
-    Arc::new(Milliseconds { source })
+    Arc::new(Layered { layer: Milliseconds, source })
 }
 
-struct Milliseconds {
-    source: Arc<dyn Queryable>,
-}
+struct Milliseconds;
 
 /// Returns a range of milliseconds in nanoseconds.
 fn in_nanoseconds(range_ms: TimeRange) -> TimeRange {
@@ -31,71 +28,17 @@ fn in_nanoseconds(range_ms: TimeRange) -> TimeRange {
     if range_ms == TimeRange::ALL { range_ms } else { UNIT.range_from_ms(range_ms) }
 }
 
-fn selector_of<'a>(selector: &Selector<'a>) -> Selector<'a> {
-    Selector { matchers: selector.matchers, range: in_nanoseconds(selector.range) }
-}
-
-impl Queryable for Milliseconds {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let batches = self.source.select(&selector_of(selector), ctx)?;
-        Ok(Box::new(MillisecondBatches { batches, batch: Vec::new() }))
+impl Layer for Milliseconds {
+    fn rewrite(&self, mut read: Read, _: &ReadContext) -> Option<Read> {
+        read.request.range = in_nanoseconds(read.request.range);
+        Some(read)
     }
 
-    fn select_with(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let batches = self.source.select_with(&selector_of(selector), hints, ctx)?;
-        Ok(Box::new(MillisecondBatches { batches, batch: Vec::new() }))
-    }
-
-    fn estimate(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Option<ReadEstimate>, QueryError> {
-        self.source.estimate(&selector_of(selector), ctx)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.source.label_names(&selector_of(selector), limit, ctx)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.source.label_values(name, &selector_of(selector), limit, ctx)
-    }
-}
-
-struct MillisecondBatches {
-    batches: Box<dyn SeriesBatches>,
-    batch: Vec<SeriesRead>,
-}
-
-impl SeriesBatches for MillisecondBatches {
-    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        let has_more = self.batches.next_batch(&mut self.batch);
-        out.extend(self.batch.drain(..).map(|SeriesRead { labels, samples }| SeriesRead {
+    fn map(&self, _: &Read, opened: Opened, _: &ReadContext) -> Opened {
+        opened.map_series(|SeriesRead { labels, samples }| SeriesRead {
             labels,
             samples: Box::new(MillisecondSamples { samples }),
-        }));
-        has_more
+        })
     }
 }
 

@@ -114,14 +114,15 @@ impl DeletionRun<'_> {
         blocks.retain(|block| local.iter().all(|entry| entry.ulid() != block.ulid()));
         let selectors = self.selectors.clone();
         let range = self.range;
-        catalog.for_each_indexed(&blocks, &ctx, move |block| {
+        let started = catalog.start_on_indexed(&blocks, &ctx, move |block| {
             let after = block.tombstones_after(&selectors, range).map_err(|error| match error {
                 DeleteError::Read(error) => error,
                 DeleteError::Write(error) => QueryError::Unavailable { what: error.to_string() },
             });
             let (tombstones, series_count) = after?;
             Ok((block.meta().ulid, tombstones, series_count))
-        })
+        });
+        started.wait()
     }
 
     /// Writes tombstones as an object of their own.

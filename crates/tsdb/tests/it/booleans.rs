@@ -9,7 +9,7 @@ use std::time::Duration;
 use chronolith_block::Block;
 use chronolith_format::store_name;
 use chronolith_model::batch::LabelSource;
-use chronolith_model::query::{ColumnType, Projection, SelectHints, Shard, TypedColumns, TypedValues};
+use chronolith_model::query::{ColumnType, Projection, SelectRequest, Shard, TypedColumns, TypedValues};
 use chronolith_model::{
     Labels, MatchOp, Matcher, ReadContext, Reject, Selector, SeriesRead, StoreId, TenantId, TimeRange,
     WriteBatch,
@@ -160,11 +160,10 @@ fn readers_see_no_label_of_the_kind() {
             assert_eq!(found.len(), want, "{matchers:?}");
             assert!(found.is_sorted_by(|a, b| a.labels < b.labels));
             let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-            let projection = Projection { names: &["__name__"], include: true };
-            let grouping = Some(projection);
-            let hints = SelectHints { presence_only: true, grouping, ..SelectHints::newest() };
+            let grouping = Some(Projection::new(&["__name__"], true));
+            let request = SelectRequest { presence_only: true, grouping, ..SelectRequest::newest(&selector) };
             let mut present = Vec::new();
-            let mut batches = queryable.select_with(&selector, &hints, &ctx).expect("selects");
+            let mut batches = queryable.open_series(request, &ctx).expect("selects");
             while batches.next_batch(&mut present).expect("a batch") {}
             assert_eq!(present.len(), want, "{matchers:?}");
             let values = queryable.label_values("__name__", &selector, 0, &ctx).expect("values");
@@ -222,9 +221,9 @@ fn shards_split_the_series_of_all_kinds() {
     let selector = Selector { matchers: &[], range: TimeRange::ALL };
     let mut found: Vec<Labels> = Vec::new();
     for idx in 0..3 {
-        let hints = SelectHints { shard: Shard::new(idx, 3), presence_only: true, ..SelectHints::newest() };
-        let mut batches =
-            tsdb.queryable(&TenantId::anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
+        let shard = Shard::new(idx, 3);
+        let request = SelectRequest { shard, presence_only: true, ..SelectRequest::newest(&selector) };
+        let mut batches = tsdb.queryable(&TenantId::anonymous()).open_series(request, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         assert!((5..30).contains(&series.len()), "shard {idx}: {} series", series.len());
@@ -245,9 +244,8 @@ fn booleans_are_read_as_booleans_on_request() {
     let matchers = [Matcher::equal("__name__", "open")];
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
     let read = |column_type| {
-        let hints = SelectHints { column_type, ..SelectHints::default() };
-        let mut batches =
-            tsdb.queryable(&TenantId::anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
+        let request = SelectRequest { column_type, ..SelectRequest::new(&selector) };
+        let mut batches = tsdb.queryable(&TenantId::anonymous()).open_series(request, &ctx).expect("selects");
         let (mut series, mut out) = (Vec::new(), TypedColumns::new(column_type));
         while batches.next_batch(&mut series).expect("a batch") {}
         for one in &series {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronolith_base::{Env, ManualClock, MemDisk};
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::SelectRequest;
 use chronolith_model::{
     Columns, Labels, Matcher, Queryable, ReadContext, Selector, StoreId, TimeRange, WriteBatch, WriteOutcome,
 };
@@ -69,8 +69,8 @@ impl Machine {
     fn newest(&self, tsdb: &Tsdb, tenant: &StoreId, name: &str, range: TimeRange) -> Option<(i64, u64)> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let selector = Selector { matchers: &[Matcher::equal("__name__", name)], range };
-        let hints = SelectHints::newest();
-        let mut batches = view(tsdb, tenant).select_with(&selector, &hints, &ctx).expect("selects");
+        let newest = SelectRequest::newest(&selector);
+        let mut batches = view(tsdb, tenant).open_series(newest, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         let mut columns = Columns::default();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use chronolith_base::Rng;
 use chronolith_block::Block;
 use chronolith_format::store_name;
-use chronolith_model::query::{SelectHints, TypedColumns, TypedValues};
+use chronolith_model::query::{SelectRequest, TypedColumns, TypedValues};
 use chronolith_model::time::{TIME_MAX_NS, TIME_MIN_NS};
 use chronolith_model::{
     Columns, Labels, Matcher, Queryable, ReadContext, Reject, Selector, StoreId, TenantId, TenantLimits,
@@ -235,9 +235,9 @@ fn read_view(
 ) -> Vec<(i64, f64)> {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let matchers = [Matcher::equal("__name__", NAME)];
-    let hints = if newest { SelectHints::newest() } else { SelectHints::default() };
     let selector = Selector { matchers: &matchers, range };
-    let mut batches = view.select_with(&selector, &hints, &ctx).expect("selects");
+    let request = if newest { SelectRequest::newest(&selector) } else { SelectRequest::new(&selector) };
+    let mut batches = view.open_series(request, &ctx).expect("selects");
     let mut series = Vec::new();
     while batches.next_batch(&mut series).expect("a batch") {}
     let mut columns = Columns::default();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chronolith_base::Rng;
 use chronolith_format::store_name;
 use chronolith_model::databases::CatalogChange;
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::SelectRequest;
 use chronolith_model::rollup::{
     RolledWindows, RollupArchive, RollupMethod, RollupMethods, RollupRead, RollupRules, RollupSpan,
 };
@@ -123,14 +123,14 @@ fn damage(rng: &Rng, machine: &Machine, store: &StoreId) {
 pub(crate) fn compare(machine: &Machine, source: &dyn Queryable, model: &Model, context: &str) -> usize {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let rollups = SPANS_MS.map(|span_ms| RollupSpan { span_ms, slot_ms: SLOT_MS });
-    let hints = SelectHints { rollups: &rollups, ..SelectHints::default() };
     let mut rolled_up = 0;
     for (name, samples) in model {
         let (Some(first), Some(last)) = (samples.keys().next(), samples.keys().next_back()) else { continue };
         let matchers = [Matcher::equal("__name__", name)];
         let all = TimeRange::inclusive(first - 1_000_000, last + 1_000_000);
         let selector = Selector { matchers: &matchers, range: all };
-        let mut batches = source.select_with(&selector, &hints, &ctx).expect("selects");
+        let request = SelectRequest { rollups: rollups.to_vec(), ..SelectRequest::new(&selector) };
+        let mut batches = source.open_series(request, &ctx).expect("selects");
         let mut found = Vec::new();
         while batches.next_batch(&mut found).expect("a batch") {}
         assert_eq!(found.len(), 1, "{context}: {name}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use chronolith_base::{Disk, Rng};
 use chronolith_bucket::Folder;
 use chronolith_model::databases::{BucketStoreId, CatalogChange};
-use chronolith_model::query::{SelectHints, TenantSources};
+use chronolith_model::query::{SelectRequest, TenantSources};
 use chronolith_model::rollup::{RollupArchive, RollupRules, RollupSpan};
 use chronolith_model::{Columns, Labels, Queryable, ReadContext, Selector, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
@@ -230,9 +230,9 @@ fn a_panel_over_the_bucket_fetches_windows_instead_of_samples() {
         let reader = world.open_read_only();
         let ctx = ReadContext::unlimited(world.machine.env.clock.clone());
         let selector = Selector { matchers: &[], range: TimeRange::ALL };
-        let hints = SelectHints { rollups, ..SelectHints::default() };
+        let request = SelectRequest { rollups: rollups.to_vec(), ..SelectRequest::new(&selector) };
         let source = reader.queryable(&anonymous());
-        let mut batches = source.select_with(&selector, &hints, &ctx).expect("selects");
+        let mut batches = source.open_series(request, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         let sample_count: usize = series.iter().map(|one| one.samples.sample_count_hint()).sum();

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_base::{MemoryBudget, SystemClock};
-use chronolith_model::query::{ColumnType, SampleSource, TypedColumns, TypedValues, VecBatches};
+use chronolith_model::query::{
+    ColumnType, Opened, Read, SampleSource, TypedColumns, TypedValues, VecBatches, Wanted,
+};
 use chronolith_model::{
-    Columns, FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, QueryError, Queryable, ReadContext, Selector,
-    SeriesBatches, SeriesRead, TimeRange,
+    Columns, FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, QueryError, ReadContext, SeriesRead, TimeRange,
 };
 
 use crate::rows::column::RowColumn;
@@ -127,12 +128,11 @@ impl MemoryStore {
     }
 }
 
-impl Queryable for MemoryStore {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        _ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+impl chronolith_model::query::Source for MemoryStore {
+    /// Rows need no names and no values.
+    fn open(&self, read: Read, _ctx: &ReadContext) -> Result<Opened, QueryError> {
+        assert_eq!(read.wanted, Wanted::Series);
+        let selector = read.request.selector();
         let selected = self
             .series
             .iter()
@@ -143,21 +143,7 @@ impl Queryable for MemoryStore {
                     Source { stored: stored.clone(), range: selector.range, read: self.read.clone() };
                 SeriesRead { labels: labels.clone(), samples: Box::new(source) as _ }
             });
-        Ok(Box::new(VecBatches::new(selected.collect())))
-    }
-
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        unreachable!("rows need no names")
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        unreachable!("rows need no values")
+        Ok(Opened::Series(Box::new(VecBatches::new(selected.collect()))))
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
+use chronolith_model::query::{Opened, Read, Source};
+use chronolith_model::{QueryError, ReadContext};
 
 use super::memory::{MemoryStore, environment};
 use super::plans::*;
@@ -19,29 +20,11 @@ struct CopyCounter {
     selections: Arc<AtomicUsize>,
 }
 
-impl Queryable for CopyCounter {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+impl Source for CopyCounter {
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
         self.most.fetch_max(Arc::strong_count(&self.name), Ordering::Relaxed);
         self.selections.fetch_add(1, Ordering::Relaxed);
-        self.store.select(selector, ctx)
-    }
-
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        unreachable!("rows need no names")
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        unreachable!("rows need no values")
+        self.store.open(read, ctx)
     }
 }
 

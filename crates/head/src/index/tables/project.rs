@@ -12,7 +12,7 @@ use super::tenant_index::TenantIndex;
 
 /// Groups of series, and the least label set among the recorded series of each.
 pub(crate) struct Groups<'a> {
-    projection: Projection<'a>,
+    projection: &'a Projection,
     labels: Vec<Labels>,
     by_labels: HashMap<Labels, u32>,
     /// The least label set of each group; `None` if no series was recorded.
@@ -36,7 +36,7 @@ pub(crate) struct LeastRows {
 
 impl<'a> Groups<'a> {
     /// Returns an empty grouping.
-    pub(crate) fn new(projection: Projection<'a>) -> Groups<'a> {
+    pub(crate) fn new(projection: &'a Projection) -> Groups<'a> {
         Groups {
             projection,
             labels: Vec::new(),

@@ -100,10 +100,8 @@ fn series_are_created_between_the_pages_of_label_lists() {
         let values = head.reader().label_values(&tenant, "instance", selector, 0, &ctx).unwrap();
         assert!(values.len() >= SERIES_COUNT && values.is_sorted());
     });
-    let hints = PresenceHints {
-        samples: SampleNeed::Newest,
-        projection: Projection { names: &["instance"], include: true },
-    };
+    let hints =
+        PresenceHints { samples: SampleNeed::Newest, projection: &Projection::new(&["instance"], true) };
     let counted = created_by(&|selector| {
         let mut series = Vec::new();
         let mut batches = head.reader().select_presence(&tenant, selector, &hints, &ctx).unwrap();
@@ -144,7 +142,7 @@ fn pages_are_copied_by_several_threads() {
     let (head, ctx, _) = filled();
     let tenant = StoreId::from(TenantId::new("a").unwrap());
     let selector = Selector { matchers: &[], range: TimeRange::new(0, 2000) };
-    let select = |ctx: &ReadContext, projection: Option<Projection<'_>>| -> Vec<(String, f64)> {
+    let select = |ctx: &ReadContext, projection: Option<&Projection>| -> Vec<(String, f64)> {
         let found =
             head.reader().select_labels(&tenant, &selector, SampleNeed::All, projection, ctx).unwrap();
         let value = |one: &SeriesRead| {
@@ -159,8 +157,8 @@ fn pages_are_copied_by_several_threads() {
     let all = select(&ctx, None);
     assert_eq!(all.len(), SERIES_COUNT);
     assert_eq!(select(&parallel, None), all);
-    let of_name = Some(Projection { names: &["__name__"], include: true });
+    let of_name = Some(Projection::new(&["__name__"], true));
     let projected: Vec<(String, f64)> = all.iter().map(|(_, value)| ("up".to_owned(), *value)).collect();
-    assert_eq!(select(&ctx, of_name), projected);
-    assert_eq!(select(&parallel, of_name), projected);
+    assert_eq!(select(&ctx, of_name.as_ref()), projected);
+    assert_eq!(select(&parallel, of_name.as_ref()), projected);
 }

@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::{Rng, SystemClock};
-use chronolith_model::query::{SampleNeed, SelectHints};
+use chronolith_model::query::{Opened, Read, SampleNeed, SelectRequest, Source, Wanted};
 use chronolith_model::sample::{STALE_NAN, is_stale};
 use chronolith_model::{
-    Columns, Labels, METRIC_NAME, QueryError, Queryable, SampleSource, Selector, SeriesBatches, SeriesRead,
-    TimeRange,
+    Columns, Labels, METRIC_NAME, QueryError, Queryable, SampleSource, SeriesBatches, SeriesRead, TimeRange,
 };
 
 use super::*;
@@ -47,34 +46,24 @@ impl SeriesBatches for Unsorted {
     }
 }
 
-impl Queryable for Sparse {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.0.select(selector, ctx)
-    }
-
-    fn select_with(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+impl Source for Sparse {
+    /// Aggregations ask for series alone.
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        assert_eq!(read.wanted, Wanted::Series);
+        let request = read.request;
         let mut all = Vec::new();
-        let mut batches = self.0.select(selector, ctx)?;
+        let mut batches = self.0.open_series(SelectRequest::new(&request.selector()), ctx)?;
         while batches.next_batch(&mut all)? {}
-        let Some(hints) = hints.presence() else {
-            if let Some(projection) = hints.projection {
+        let Some(hints) = request.presence() else {
+            if let Some(projection) = &request.projection {
                 all.iter_mut().for_each(|one| one.labels = one.labels.filtered(|name| projection.uses(name)));
             }
-            return Ok(Box::new(Unsorted(all)));
+            return Ok(Opened::Series(Box::new(Unsorted(all))));
         };
         let (mut groups, mut order): (BTreeMap<Labels, Vec<Columns>>, Vec<Labels>) = Default::default();
         for one in all {
             let mut columns = Columns::default();
-            one.samples.read(selector.range, &mut columns)?;
+            one.samples.read(request.range, &mut columns)?;
             let group = one.labels.filtered(|name| hints.projection.uses(name));
             if columns.values.last().is_some_and(|&value| !is_stale(value)) && !order.contains(&group) {
                 order.push(group.clone());
@@ -95,21 +84,7 @@ impl Queryable for Sparse {
             let read = |columns| SeriesRead { labels: labels.clone(), samples: Box::new(Marks(columns)) };
             out.extend(series.into_iter().map(read));
         }
-        Ok(Box::new(Unsorted(out)))
-    }
-
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
+        Ok(Opened::Series(Box::new(Unsorted(out))))
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_base::{Clock, MemoryBudget, SystemClock};
+use chronolith_model::query::{Opened, Read, Source};
 use chronolith_model::{
-    Columns, LabelsBuilder, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
-    SeriesRead, TimeRange,
+    Columns, LabelsBuilder, QueryError, Queryable, ReadContext, SampleSource, SeriesBatches, SeriesRead,
+    TimeRange,
 };
 
 use crate::engine::trace::{Trace, TraceNode, Use};
@@ -144,29 +145,11 @@ impl SeriesBatches for CountingBatches {
     }
 }
 
-impl Queryable for Counting {
-    fn select(&self, s: &Selector<'_>, ctx: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+impl Source for Counting {
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
         self.selections.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(CountingBatches(self.inner.select(s, ctx)?, self.reads.clone())))
-    }
-
-    fn label_names(
-        &self,
-        s: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.inner.label_names(s, limit, ctx)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        s: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.inner.label_values(name, s, limit, ctx)
+        let series = self.inner.open(read, ctx)?.into_series();
+        Ok(Opened::Series(Box::new(CountingBatches(series, self.reads.clone()))))
     }
 }
 

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_ingest::carbon::{AggregationMethod, X_FILES_FACTOR_DEFAULT, path_of_labels};
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::SelectRequest;
 use chronolith_model::{Labels, QueryError, Selector, TimeRange};
 use chronolith_service::carbon::rules::PathRules;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn page_of(reading: &Reading<'_>, after: &str, limit: usize) -> Result<BTreeMap<
     let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
     let source = store.store_queryable(&graphite);
     let selector = Selector { matchers: &[], range: TimeRange::ALL };
-    let mut batches = source.select_with(&selector, &SelectHints::newest(), ctx)?;
+    let mut batches = source.open_series(SelectRequest::newest(&selector), ctx)?;
     let mut batch = Vec::new();
     let mut has_more = true;
     while has_more {

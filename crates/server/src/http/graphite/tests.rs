@@ -16,10 +16,9 @@ use std::io::Write as _;
 
 use axum::http::Request;
 use chronolith_graphite::storage::Source as _;
-use chronolith_model::query::SoleLabelValues;
+use chronolith_model::query::{Opened, Read, SoleLabelValues, Source, Wanted};
 use chronolith_model::{
-    GraphiteLimits, METRIC_NAME, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
-    TimeRange,
+    GraphiteLimits, METRIC_NAME, QueryError, Queryable, ReadContext, TenantId, TimeRange,
 };
 use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 use flate2::Compression;
@@ -332,32 +331,12 @@ async fn paths_of_remote_write_are_found_without_points_of_carbon() {
 /// A source that cannot search label values.
 struct Listing(Arc<dyn Queryable>);
 
-impl Queryable for Listing {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.0.select(selector, ctx)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.0.label_names(selector, limit, ctx)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.0.label_values(name, selector, limit, ctx)
+impl Source for Listing {
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        match read.wanted {
+            Wanted::SoleLabelValues { .. } => Ok(Opened::Cursor(None)),
+            _ => self.0.open(read, ctx),
+        }
     }
 }
 

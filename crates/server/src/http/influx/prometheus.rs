@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode};
 use chronolith_base::MemoryBudget;
-use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::databases::Privilege;
 use chronolith_model::query::TenantSources;
 use chronolith_model::{Queryable, ReadContext, StoreId, TenantId};
@@ -101,14 +101,14 @@ struct DatabaseMetrics {
 }
 
 impl ChangeWatch for DatabaseMetrics {
-    fn generation(&self, _: &TenantId) -> u64 {
+    fn generation(&self, _: &TenantId) -> Generation {
         match &self.databases {
             TenantDatabases::Local { store, .. } => store.generation(&self.policy_store),
-            TenantDatabases::Bucket { .. } => 0,
+            TenantDatabases::Bucket { .. } => Generation::UNKNOWN,
         }
     }
 
-    fn changed_since(&self, _: &TenantId, since: u64) -> Changed {
+    fn changed_since(&self, _: &TenantId, since: &Generation) -> Changed {
         match &self.databases {
             TenantDatabases::Local { store, .. } => store.changed_since(&self.policy_store, since),
             TenantDatabases::Bucket { .. } => Changed::EVERYTHING,

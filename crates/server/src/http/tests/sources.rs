@@ -3,11 +3,13 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use chronolith_model::change::{ChangeWatch, Changed};
-use chronolith_model::query::{SERIES_PER_BATCH_MAX, SelectHints, TenantSources};
+use chronolith_model::change::{ChangeWatch, Changed, Generation};
+use chronolith_model::query::{
+    Opened, Read, SERIES_PER_BATCH_MAX, SelectRequest, Source, TenantSources, Wanted, visit_listed,
+};
 use chronolith_model::{
-    Columns, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
-    TenantId, TimeRange,
+    Columns, Labels, QueryError, Queryable, ReadContext, SampleSource, SeriesBatches, SeriesRead, TenantId,
+    TimeRange,
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -34,11 +36,11 @@ struct Remote {
 }
 
 impl ChangeWatch for Remote {
-    fn generation(&self, _: &TenantId) -> u64 {
-        0
+    fn generation(&self, _: &TenantId) -> Generation {
+        Generation::UNKNOWN
     }
 
-    fn changed_since(&self, _: &TenantId, _: u64) -> Changed {
+    fn changed_since(&self, _: &TenantId, _: &Generation) -> Changed {
         Changed::NOTHING
     }
 }
@@ -92,39 +94,20 @@ impl SampleSource for OneSample {
     }
 }
 
-impl Queryable for Remote {
-    fn select(&self, s: &Selector<'_>, ctx: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.select_with(s, &SelectHints::default(), ctx)
-    }
-
-    fn select_with(
-        &self,
-        _: &Selector<'_>,
-        hints: &SelectHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let SelectHints { function, grouping, step_ms, range_ms, .. } = hints;
-        let names = grouping.map(|grouping| grouping.names.join(","));
+impl Remote {
+    fn select(&self, request: &SelectRequest, ctx: &ReadContext) -> Opened {
+        let SelectRequest { function, grouping, step_ms, range_ms, .. } = request;
+        let names = grouping.as_ref().map(|grouping| grouping.names.join(","));
         let left_s = ctx.remaining_ns() / 1_000_000_000;
         let asked = format!("{function} by {names:?} step {step_ms} range {range_ms} in {left_s} s");
         self.selections.lock().unwrap().push(asked);
         if self.behaviour == Behaviour::Warns {
             ctx.warn("block 7 is not replicated".to_owned());
         }
-        Ok(Box::new(Batches { behaviour: self.behaviour, next: 0 }))
+        Opened::Series(Box::new(Batches { behaviour: self.behaviour, next: 0 }))
     }
 
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        Err(unreachable())
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
+    fn values(&self, ctx: &ReadContext) -> Result<Vec<String>, QueryError> {
         self.events.try_send("begun".to_owned()).unwrap();
         if self.behaviour != Behaviour::Waits {
             return Ok(vec!["remote".to_owned()]);
@@ -132,6 +115,23 @@ impl Queryable for Remote {
         loop {
             ctx.check().inspect_err(|error| self.events.try_send(error.to_string()).unwrap())?;
             std::thread::yield_now();
+        }
+    }
+}
+
+impl Source for Remote {
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        match read.wanted {
+            Wanted::Series => Ok(self.select(&read.request, ctx)),
+            Wanted::Estimate => Ok(Opened::Estimate(None)),
+            Wanted::LabelNames => Err(unreachable()),
+            Wanted::LabelValues { .. } => {
+                let remote = self.clone();
+                let ctx = ctx.clone();
+                Ok(Opened::List(Box::new(move || remote.values(&ctx))))
+            }
+            Wanted::EachLabelValue { name, prefix } => visit_listed(self, read.request, name, prefix, ctx),
+            Wanted::SoleLabelValues { .. } => Ok(Opened::Cursor(None)),
         }
     }
 }

@@ -75,7 +75,7 @@ fn queries_of<'a>(service: &Service, tenant: &'a TenantId, own: &'a TenantCatalo
 fn run_if_due(service: &Service, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]) {
     let now_ns = service.env.clock.now_ms().saturating_mul(1_000_000);
     let before = service.influx.continuous.of(&query.key());
-    let sent = before.stores.iter().map(|(of, since)| store.sent_since(of, *since));
+    let sent = before.stores.iter().map(|(of, since)| store.sent_since(of, since));
     let sent_ns = sent.min().filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
     // Before the run: points written meanwhile belong to the next one.
     let stores = query.sources().into_iter().map(|(of, _)| (of.clone(), store.generation(&of)));

@@ -3,6 +3,7 @@
 //! lookback; a result with warnings of a source is not cached.
 //! Not here: the cache (`query::range_cache`), its exactness (ADR 0025).
 
+use chronolith_model::change::Generation;
 use chronolith_model::{QueryError, Queryable};
 use chronolith_promql::engine::lookback::{CachePlan, cache_plan};
 use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
@@ -43,7 +44,7 @@ impl Evaluation<'_> {
         // Before anything is read: samples written from here on count as changed for the next reader.
         let generation = sources.generation(asked.tenant);
         let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: asked.text };
-        let changed = |since| {
+        let changed = |since: &Generation| {
             let mut changed = sources.changed_since(asked.tenant, since);
             if let Some(start_ms) = self.ctx.start_ms() {
                 changed.removed_before_ms = changed.removed_before_ms.max(start_ms);
