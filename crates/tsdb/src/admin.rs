@@ -5,8 +5,10 @@
 //! later.
 //! Not here: the files of a snapshot (`snapshot`), tombstones (`block::delete`).
 
+mod bucket_deletion;
 pub(crate) mod error;
 pub(crate) mod report;
+pub(crate) mod snapshot;
 
 use chronolith_block::BlockEntry;
 use chronolith_format::store_name;
@@ -17,12 +19,12 @@ use crate::blocks::tenant::TenantBlocks;
 use crate::maintenance::compaction::rewrite::{Rewrite, Urgency};
 use crate::maintenance::{Maintenance, MaintenanceLock};
 use crate::metric::MetricValue;
-use crate::snapshot::{SnapshotHead, SnapshotWriter};
 use crate::storage::Storage;
-use crate::upload::deletion::delete_in_bucket;
 use crate::window::BlockRanges;
+use bucket_deletion::delete_in_bucket;
 use error::AdminError;
 use report::DeleteReport;
+use snapshot::{SnapshotHead, SnapshotWriter};
 
 /// Admin requests since the start.
 #[derive(Default)]

@@ -28,7 +28,6 @@ mod metric_disk;
 mod options;
 mod query;
 mod schema_retention;
-mod snapshot;
 mod stats;
 mod storage;
 mod tenant_usage;
@@ -38,6 +37,7 @@ mod window;
 
 pub use admin::error::AdminError;
 pub use admin::report::DeleteReport;
+pub use admin::snapshot::SnapshotHead;
 pub use block_list::{BlockList, BlockLocation, BlockSummary};
 pub use blocks::tenant::tenant_dir;
 pub use bucket::{BucketOptions, BucketSources};
@@ -69,7 +69,6 @@ pub use options::{
 };
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;
-pub use snapshot::SnapshotHead;
 pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
 pub use tenant_usage::{LimitUse, TenantSize};
 pub use tsdb::{Applied, Tsdb};

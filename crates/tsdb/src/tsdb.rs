@@ -25,6 +25,7 @@ use chronolith_model::{
 
 use crate::admin::error::AdminError;
 use crate::admin::report::DeleteReport;
+use crate::admin::snapshot::{SnapshotHead, remove_incomplete};
 use crate::admin::{Admin, AdminCounters};
 use crate::block_list::{self, BlockList};
 use crate::blocks::BlockStore;
@@ -54,7 +55,6 @@ use crate::query::metrics::as_metrics;
 use crate::query::typed::TypedQueryable;
 use crate::query::unit::in_milliseconds;
 use crate::query::view::{await_databases, knows_databases, tenant_view};
-use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
 use crate::storage::{SideStores, Storage};
 use crate::tenant_usage::{self, LimitUse, TenantSize};

@@ -10,7 +10,6 @@
 pub(crate) mod adoption;
 mod counters;
 pub(crate) mod databases;
-pub(crate) mod deletion;
 mod expiry;
 pub(crate) mod groups;
 mod known;

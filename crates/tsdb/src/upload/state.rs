@@ -253,7 +253,7 @@ impl UploadState {
         self.folders.lock().remove(folder);
     }
 
-    pub(super) fn catalog_request(&self, folder: &Folder) -> RequestContext {
+    pub(crate) fn catalog_request(&self, folder: &Folder) -> RequestContext {
         self.request(folder, CATALOG_TIMEOUT)
     }
 

@@ -19,10 +19,10 @@ use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
 use chronolith_model::{Matcher, QueryError, ReadContext, StoreId, TimeRange};
 
-use super::state::UploadState;
-use crate::admin::error::AdminError;
-use crate::admin::report::DeleteReport;
+use super::error::AdminError;
+use super::report::DeleteReport;
 use crate::storage::Storage;
+use crate::upload::state::UploadState;
 
 /// Attempts while other writers change the tombstones of the same blocks.
 const ATTEMPTS_MAX: usize = 5;
@@ -41,7 +41,7 @@ struct Deletion {
 ///
 /// # Errors
 /// [`AdminError::Bucket`]: nothing is deleted in the bucket then, or all of it.
-pub(crate) fn delete_in_bucket(
+pub(super) fn delete_in_bucket(
     state: &UploadState,
     storage: &Storage,
     tenant: &StoreId,

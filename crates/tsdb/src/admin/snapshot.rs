@@ -17,7 +17,7 @@ use chronolith_format::store_name;
 use chronolith_head::WindowSeries;
 use chronolith_model::{StoreId, TenantId, TimeRange};
 
-use crate::admin::error::AdminError;
+use super::error::AdminError;
 use crate::blocks::tenant::{TENANTS_DIR, tenant_dir};
 use crate::databases::FILE_NAMES as DATABASES_FILES;
 use crate::encoding::SeriesEncoder;
