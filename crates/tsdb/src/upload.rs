@@ -113,7 +113,7 @@ impl Uploads {
                 let folder = &upload.folder;
                 let retry_s = backoff.pause_s();
                 tracing::error!(%folder, error, retry_s, "uploading blocks failed, retrying after retry_s");
-                upload.state.counters().failures.increment();
+                upload.state.counters().count_failure();
                 Progress { done: None, backoff }
             }
         };
@@ -145,11 +145,8 @@ fn count_waiting(storage: &Storage, state: &UploadState) {
             oldest_end_ms = oldest_end_ms.min(tenant.time_unit().to_ms_ceil(entry.range().end));
         }
     }
-    let counters = state.counters();
-    counters.waiting_blocks.set(count);
-    counters.waiting_bytes.set(bytes);
-    let oldest_end = if count == 0 { 0 } else { u64::try_from(oldest_end_ms / 1000).unwrap_or(0) };
-    counters.oldest_waiting_end.set(oldest_end);
+    let oldest_end_s = if count == 0 { 0 } else { u64::try_from(oldest_end_ms / 1000).unwrap_or(0) };
+    state.counters().set_waiting(count, bytes, oldest_end_s);
 }
 
 /// Part of the blocks of a tenant that an upload sent.

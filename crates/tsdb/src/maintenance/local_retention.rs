@@ -63,7 +63,7 @@ fn remove_copies(cx: &JobContext<'_>, tenant: &StoreId) -> Result<(), BlockError
             tracing::info!(tenant = %store_name(tenant), block = %block.ulid(), "local block removed, the bucket has it");
         }
         if let Some(uploads) = cx.storage.uploads() {
-            uploads.counters().removed_copies.add(group.len() as u64);
+            uploads.counters().count_removed_copies(group.len() as u64);
         }
     }
     cx.add(Job::of_tenant(JobKind::BlockRemoval, tenant.clone(), cx.now_ms, 0));

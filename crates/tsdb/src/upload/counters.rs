@@ -8,17 +8,35 @@ use crate::metric::{Metric, MetricValue};
 #[derive(Default)]
 pub(crate) struct UploadCounters {
     /// Attempts of a tenant that failed.
-    pub(super) failures: MetricValue,
+    failures: MetricValue,
     /// Local blocks that are not in the bucket yet.
-    pub(super) waiting_blocks: MetricValue,
-    pub(super) waiting_bytes: MetricValue,
+    waiting_blocks: MetricValue,
+    waiting_bytes: MetricValue,
     /// End of the oldest of them, in seconds since 1970; 0 if there is none.
-    pub(super) oldest_waiting_end: MetricValue,
+    oldest_waiting_end: MetricValue,
     /// Local copies that were removed.
-    pub(crate) removed_copies: MetricValue,
+    removed_copies: MetricValue,
 }
 
 impl UploadCounters {
+    /// Counts a failed attempt, which is retried.
+    pub(crate) fn count_failure(&self) {
+        self.failures.increment();
+    }
+
+    /// Sets the local blocks that are not in the bucket yet, and the end of the oldest of them in seconds
+    /// since 1970; 0 if there is none.
+    pub(crate) fn set_waiting(&self, block_count: u64, bytes: u64, oldest_end_s: u64) {
+        self.waiting_blocks.set(block_count);
+        self.waiting_bytes.set(bytes);
+        self.oldest_waiting_end.set(oldest_end_s);
+    }
+
+    /// Counts local copies that were removed because the bucket has them.
+    pub(crate) fn count_removed_copies(&self, count: u64) {
+        self.removed_copies.add(count);
+    }
+
     /// Metrics of these and of the uploads themselves.
     pub(crate) fn metrics(&self, uploads: &UploadSnapshot) -> [Metric; 10] {
         let counter = Metric::counter;

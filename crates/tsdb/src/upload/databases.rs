@@ -102,7 +102,7 @@ impl DatabaseUploads {
                     retry_s,
                     "reading the databases of the bucket failed, retrying after retry_s"
                 );
-                state.counters().failures.increment();
+                state.counters().count_failure();
                 *self.adoption.lock() = backoff;
                 Vec::new()
             }
@@ -139,7 +139,7 @@ impl DatabaseUploads {
                 let tenant = upload.owner;
                 let retry_s = backoff.pause_s();
                 tracing::error!(%tenant, error, retry_s, "uploading the databases failed, retrying after retry_s");
-                upload.state.counters().failures.increment();
+                upload.state.counters().count_failure();
                 OwnerProgress { recorded: None, backoff }
             }
         };

@@ -43,7 +43,7 @@ impl Expiry {
                 let backoff = before.after_failure(clock.mono_ns(), RETRY_PAUSES);
                 let retry_s = backoff.pause_s();
                 tracing::error!(%folder, error, retry_s, "removing expired blocks from the catalogue failed, retrying after retry_s");
-                state.counters().failures.increment();
+                state.counters().count_failure();
                 *self.backoff.lock() = backoff;
                 return;
             }
