@@ -5,6 +5,9 @@
 //! Not here: queries (`query::bucket`, `query::blocks`), which blocks are uploaded (`upload`).
 
 pub(crate) mod databases;
+mod known_tenants;
+mod upload_counters;
+pub(crate) mod upload_state;
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::io;

@@ -32,11 +32,11 @@ use chronolith_model::{StoreId, TenantId, TimeRange};
 use parking_lot::Mutex;
 
 use crate::bucket::BucketSources;
+use crate::bucket::upload_state::UploadState;
 use crate::maintenance::Maintenance;
 use crate::metric::Metric;
 use crate::schema_retention::SchemaRetentions;
 use crate::storage::Storage;
-use crate::upload::state::UploadState;
 use compaction::{BucketCompaction, StepEnd};
 use counters::BucketMaintenanceCounters;
 

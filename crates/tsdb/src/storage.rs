@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 use crate::blocks::BlockStore;
 use crate::blocks::tenant::TenantBlocks;
 use crate::bucket::BucketSources;
+use crate::bucket::upload_state::{BlockPlace, UploadState};
 use crate::changes::Changes;
 use crate::databases::DatabaseStore;
 use crate::graphite::GraphiteLog;
@@ -24,7 +25,6 @@ use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
 use crate::query::blocks::FolderSource;
-use crate::upload::state::{BlockPlace, UploadState};
 
 /// Stores of everything but samples, each with a file of its own.
 pub(crate) struct SideStores {

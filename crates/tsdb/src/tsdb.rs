@@ -32,6 +32,7 @@ use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::bucket::BucketSources;
+use crate::bucket::upload_state::UploadState;
 use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
 use crate::changes::Writer;
 use crate::data_dir::{lock_data_dir, make_dir};
@@ -59,7 +60,6 @@ use crate::stats::{self, StartReport, StatsSources, TsdbStats};
 use crate::storage::{SideStores, Storage};
 use crate::tenant_usage::{self, LimitUse, TenantSize};
 use crate::upload::Uploads;
-use crate::upload::state::UploadState;
 
 /// Bounds of the pause between two calls of [`Tsdb::sync_log`].
 const SYNC_PAUSE_MIN: Duration = Duration::from_millis(5);

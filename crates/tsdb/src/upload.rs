@@ -8,13 +8,10 @@
 //! Not here: requests (`bucket::upload`), removal of local copies (`maintenance::local_retention`).
 
 pub(crate) mod adoption;
-mod counters;
 pub(crate) mod databases;
 mod expiry;
 pub(crate) mod groups;
-mod known;
 pub(crate) mod sidecar;
-pub(crate) mod state;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,12 +26,12 @@ use chronolith_model::{DuplicatePolicy, StoreId};
 use parking_lot::Mutex;
 
 use crate::blocks::tenant::TenantBlocks;
+use crate::bucket::upload_state::{BLOCK_TIMEOUT, RETRY_PAUSES, UploadState, text};
 use crate::storage::Storage;
 use databases::DatabaseUploads;
 use expiry::Expiry;
 use groups::{BlockGroup, groups_of};
 use sidecar::make_sidecar;
-use state::{BLOCK_TIMEOUT, RETRY_PAUSES, UploadState, text};
 
 /// Time from the start of a block for which its upload waits for its roll-ups.
 const ROLLUPS_WAIT_MS: i64 = 3_600_000;

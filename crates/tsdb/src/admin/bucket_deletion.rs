@@ -21,8 +21,8 @@ use chronolith_model::{Matcher, QueryError, ReadContext, StoreId, TimeRange};
 
 use super::error::AdminError;
 use super::report::DeleteReport;
+use crate::bucket::upload_state::UploadState;
 use crate::storage::Storage;
-use crate::upload::state::UploadState;
 
 /// Attempts while other writers change the tombstones of the same blocks.
 const ATTEMPTS_MAX: usize = 5;

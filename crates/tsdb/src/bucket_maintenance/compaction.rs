@@ -23,12 +23,12 @@ use chronolith_model::StoreId;
 
 use super::counters::BucketMaintenanceCounters;
 use crate::bucket::BucketSources;
+use crate::bucket::upload_state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, UploadState, text};
 use crate::maintenance::compaction::plan::{Candidate, PlanBounds, plan, with_deletions};
 use crate::maintenance::compaction::{INPUT_PART, TOMBSTONE_PART};
 use crate::maintenance::{JobKind, Maintenance};
 use crate::storage::Storage;
 use crate::upload::sidecar::make_sidecar;
-use crate::upload::state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, UploadState, text};
 
 /// Directory of inputs and outputs below the data directory.
 const DIR: &str = "bucket-compaction";

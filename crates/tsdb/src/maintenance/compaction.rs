@@ -21,8 +21,8 @@ use chronolith_model::{StoreId, TimeRange};
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::blocks::tenant::TenantBlocks;
+use crate::bucket::upload_state::BlockPlace;
 use crate::storage::Storage;
-use crate::upload::state::BlockPlace;
 use crate::window::WINDOW_MS;
 use plan::{Candidate, PlanBounds, plan, with_deletions};
 use rewrite::{BlockRewriter, Rewrite, Urgency};

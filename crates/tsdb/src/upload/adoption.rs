@@ -14,7 +14,7 @@ use chronolith_bucket::Folder;
 use chronolith_model::databases::Adopted;
 use chronolith_model::{TenantId, TimeRange};
 
-use super::state::{CATALOG_TIMEOUT, UploadState, text};
+use crate::bucket::upload_state::{CATALOG_TIMEOUT, UploadState, text};
 use crate::storage::Storage;
 
 /// Returns true if the local catalogue has all databases of `owner` that the bucket had at the start.

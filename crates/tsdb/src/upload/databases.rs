@@ -22,7 +22,7 @@ use chronolith_model::databases::{
 use parking_lot::Mutex;
 
 use super::adoption::{adopt_all, ensure_known};
-use super::state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, RETRY_PAUSES, UploadState, text};
+use crate::bucket::upload_state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, RETRY_PAUSES, UploadState, text};
 use crate::storage::Storage;
 
 /// Time between a drop and the removal of the objects: readers with an earlier copy end their queries, and an

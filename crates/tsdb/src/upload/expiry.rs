@@ -13,7 +13,7 @@ use chronolith_bucket::snapshots::Change;
 use chronolith_model::{StoreId, TimeRange};
 use parking_lot::Mutex;
 
-use super::state::{RETRY_PAUSES, UploadState, text};
+use crate::bucket::upload_state::{RETRY_PAUSES, UploadState, text};
 use crate::storage::Storage;
 
 /// Expiry of the stores of all retention policies.

@@ -21,9 +21,9 @@ use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot, TombstonesObje
 use chronolith_model::{DuplicatePolicy, TimeRange};
 use parking_lot::Mutex;
 
-use super::counters::UploadCounters;
-use super::known::KnownTenants;
-use crate::bucket::BucketSources;
+use super::BucketSources;
+use super::known_tenants::KnownTenants;
+use super::upload_counters::UploadCounters;
 use crate::metric::Metric;
 
 /// Time for reading or updating the catalogue.
@@ -34,7 +34,7 @@ const FIRST_READ_PAUSES: PauseBounds = PauseBounds { min_ns: 60_000_000_000, max
 /// Time for the requests of one block.
 pub(crate) const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Pauses after failures of a folder.
-pub(super) const RETRY_PAUSES: PauseBounds = PauseBounds { min_ns: 5_000_000_000, max_ns: 300_000_000_000 };
+pub(crate) const RETRY_PAUSES: PauseBounds = PauseBounds { min_ns: 5_000_000_000, max_ns: 300_000_000_000 };
 
 /// Position of a block of the bucket among the blocks of its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl UploadState {
     }
 
     /// Tenants whose databases in the bucket are known.
-    pub(super) fn known(&self) -> &KnownTenants {
+    pub(crate) fn known(&self) -> &KnownTenants {
         &self.known
     }
 
@@ -116,14 +116,14 @@ impl UploadState {
 
     /// Time in nanoseconds before which samples of a policy with this duration are expired; `None` until
     /// maintenance has run.
-    pub(super) fn expired_end(&self, duration_ns: i64) -> Option<i64> {
+    pub(crate) fn expired_end(&self, duration_ns: i64) -> Option<i64> {
         match self.retention_now_ms.load(Ordering::Relaxed) {
             0 => None,
             now_ms => Some(now_ms.saturating_mul(1_000_000).saturating_sub(duration_ns)),
         }
     }
 
-    pub(super) fn now_ms(&self) -> i64 {
+    pub(crate) fn now_ms(&self) -> i64 {
         self.clock.now_ms()
     }
 
@@ -171,7 +171,7 @@ impl UploadState {
 
     /// Returns true if the bucket may have all deletions of the block, which is known once the tombstones are
     /// compared.
-    pub(super) fn is_unconfirmed(&self, folder: &Folder, entry: &Arc<BlockEntry>) -> bool {
+    pub(crate) fn is_unconfirmed(&self, folder: &Folder, entry: &Arc<BlockEntry>) -> bool {
         let folders = self.folders.lock();
         let block = folders.get(folder).and_then(|blocks| blocks.get(&entry.ulid()));
         let has_count = block.is_some_and(|block| block.tombstone_count > 0 && block.has_count_of(entry));
@@ -181,7 +181,7 @@ impl UploadState {
 
     /// Compares `tombstones`, the local file of `entry`, with the bucket's: if they are equal, the bucket has
     /// all deletions of the block.
-    pub(super) fn confirm(&self, folder: &Folder, entry: &Arc<BlockEntry>, tombstones: &[u8]) {
+    pub(crate) fn confirm(&self, folder: &Folder, entry: &Arc<BlockEntry>, tombstones: &[u8]) {
         let mut folders = self.folders.lock();
         let block = folders.get_mut(folder).and_then(|blocks| blocks.get_mut(&entry.ulid()));
         let Some(block) = block else { return };
@@ -209,7 +209,7 @@ impl UploadState {
     }
 
     /// Lets the catalogue of a folder say which of several samples with one timestamp is read.
-    pub(super) fn record_duplicates(
+    pub(crate) fn record_duplicates(
         &self,
         folder: &Folder,
         duplicates: DuplicatePolicy,
@@ -249,7 +249,7 @@ impl UploadState {
     }
 
     /// Forgets the blocks of a store that was dropped.
-    pub(super) fn forget(&self, folder: &Folder) {
+    pub(crate) fn forget(&self, folder: &Folder) {
         self.folders.lock().remove(folder);
     }
 
@@ -257,7 +257,7 @@ impl UploadState {
         self.request(folder, CATALOG_TIMEOUT)
     }
 
-    pub(super) fn request(&self, folder: &Folder, timeout: Duration) -> RequestContext {
+    pub(crate) fn request(&self, folder: &Folder, timeout: Duration) -> RequestContext {
         RequestContext::with_timeout(&*self.clock, folder, timeout, Purpose::Upload)
     }
 }

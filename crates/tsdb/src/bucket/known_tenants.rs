@@ -1,7 +1,7 @@
 //! Tenants whose databases in the bucket are known to this process.
 //!
 //! Invariant: a tenant is marked only after its databases of the bucket are durable in the local catalogue.
-//! Not here: reading them (`adoption`).
+//! Not here: reading them (`upload::adoption`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ const TENANTS_MAX: usize = 10_000;
 
 /// Tenants whose databases in the bucket are known.
 #[derive(Default)]
-pub(super) struct KnownTenants {
+pub(crate) struct KnownTenants {
     /// Set once the databases of all tenants of the bucket are known.
     is_complete: AtomicBool,
     /// True for a known tenant; locked while its databases are read.
@@ -24,12 +24,12 @@ pub(super) struct KnownTenants {
 
 impl KnownTenants {
     /// Returns true if all tenants are known.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.is_complete.load(Ordering::Acquire)
     }
 
     /// Returns true if `owner` is known.
-    pub(super) fn has(&self, owner: &TenantId) -> bool {
+    pub(crate) fn has(&self, owner: &TenantId) -> bool {
         if self.is_complete() {
             return true;
         }
@@ -38,7 +38,7 @@ impl KnownTenants {
     }
 
     /// The mark of `owner`, which is held while its databases are read.
-    pub(super) fn slot(&self, owner: &TenantId) -> Arc<Mutex<bool>> {
+    pub(crate) fn slot(&self, owner: &TenantId) -> Arc<Mutex<bool>> {
         let mut tenants = self.tenants.lock();
         if tenants.len() >= TENANTS_MAX && !tenants.contains_key(owner) {
             tenants.clear();
@@ -47,7 +47,7 @@ impl KnownTenants {
     }
 
     /// Marks all tenants.
-    pub(super) fn complete(&self) {
+    pub(crate) fn complete(&self) {
         self.is_complete.store(true, Ordering::Release);
         self.tenants.lock().clear();
     }

@@ -38,7 +38,7 @@ impl UploadCounters {
     }
 
     /// Metrics of these and of the uploads themselves.
-    pub(crate) fn metrics(&self, uploads: &UploadSnapshot) -> [Metric; 10] {
+    pub(super) fn metrics(&self, uploads: &UploadSnapshot) -> [Metric; 10] {
         let counter = Metric::counter;
         let gauge = Metric::gauge;
         let completed = UploadOutcome::Completed as usize;
