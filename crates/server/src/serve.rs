@@ -97,12 +97,13 @@ impl Server {
             options.field_separator.clone_from(&web.service.options.tsdb.field_separator);
         }
         let bucket = options.map(|options| self.open_bucket(&options)).transpose()?;
-        if let Some(bucket) = bucket.clone().filter(|bucket| bucket.is_read_only()) {
+        if let Some(bucket) = bucket.clone().filter(|sources| sources.bucket().is_read_only()) {
             web.service.lifecycle.set_sources(bucket);
             tracing::info!("ready, read-only over the bucket");
             let _ = opened.send(Opening::Done);
             return Ok(());
         }
+        let bucket = bucket.map(|sources| sources.bucket().clone());
         let has_bucket = bucket.is_some();
         let open = move || {
             // The receiver is gone when the server stops during the replay.

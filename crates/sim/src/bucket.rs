@@ -11,7 +11,7 @@ use std::time::Duration;
 use chronolith_base::{Env, MemDisk, Rng};
 use chronolith_bucket::Store;
 use chronolith_bucket::store::faults::{FaultPlan, FaultStore, Kill, MemoryBucket};
-use chronolith_tsdb::{BucketOptions, BucketSources};
+use chronolith_tsdb::{Bucket, BucketOptions, BucketSources};
 use tokio::runtime::Runtime;
 
 use crate::op::CrashKind;
@@ -96,7 +96,7 @@ impl BucketWorld {
     }
 
     /// Connects a new process, whose disk fails with it.
-    pub(crate) fn connect(&mut self, env: &Env, disk: &Arc<MemDisk>) -> Arc<BucketSources> {
+    pub(crate) fn connect(&mut self, env: &Env, disk: &Arc<MemDisk>) -> Arc<Bucket> {
         self.requests_before += self.client.request_count();
         self.faults_before += self.client.injected_count();
         let client = self.next_client();
@@ -105,7 +105,7 @@ impl BucketWorld {
         self.client = client;
         self.arm();
         self.apply_faults();
-        self.sources(self.client.clone(), env)
+        self.sources(self.client.clone(), env).bucket().clone()
     }
 
     /// Connects a process without faults, whose requests are not counted.

@@ -151,7 +151,8 @@ impl TestEnv {
         let Some(bucket) = &mut self.bucket else { return Ok(()) };
         let sources = bucket.connect_probe(&env);
         let progress = Arc::new(ReplayProgress::default());
-        let tsdb = Tsdb::open_with_bucket(env, self.options.clone(), progress, Some(sources));
+        let tsdb =
+            Tsdb::open_with_bucket(env, self.options.clone(), progress, Some(sources.bucket().clone()));
         let tsdb = tsdb.map_err(|error| format!("a store over the bucket does not start: {error}"))?;
         let reader = Reader::new(Source::Store(&tsdb), self.clock.clone());
         for ledger in &mut self.ledgers {

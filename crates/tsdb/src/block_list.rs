@@ -12,7 +12,7 @@ use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_model::databases::{RetentionPolicy, TenantCatalog};
 use chronolith_model::{QueryError, ReadContext, StoreId, TenantId, TimeRange, TimeUnit};
 
-use crate::bucket::BucketSources;
+use crate::bucket_sources::BucketSources;
 use crate::query::blocks::FolderSource;
 use crate::storage::Storage;
 

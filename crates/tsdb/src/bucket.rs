@@ -9,7 +9,6 @@ mod known_tenants;
 mod upload_counters;
 pub(crate) mod upload_state;
 
-use std::hash::{BuildHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,33 +16,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Env;
-use chronolith_base::hash::FixedState;
-use chronolith_bucket::snapshots::{Change, SnapshotReader, Snapshots};
+use chronolith_bucket::snapshots::{Change, Snapshots};
 use chronolith_bucket::store::meter::MeterSnapshot;
 use chronolith_bucket::upload::{Published, SidecarFile, UploadSnapshot, Uploader};
 use chronolith_bucket::{
-    BlockCatalog, BucketError, CacheSnapshot, CatalogOptions, DiskCache, DiskCacheOptions, Folder,
-    FolderSummary, RequestContext, Store, StoreConfig,
+    BlockCatalog, BucketError, CacheSnapshot, CatalogOptions, DiskCache, DiskCacheOptions, FolderSummary,
+    RequestContext, Store, StoreConfig,
 };
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
 use chronolith_format::bucket::databases::DatabasesSnapshot;
-use chronolith_model::change::{ChangeWatch, Changed, Generation};
-use chronolith_model::databases::TenantCatalog;
-use chronolith_model::query::TenantSources;
-use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, TimeRange};
+use chronolith_model::TenantId;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-
-use self::databases::{RemoteDatabases, store_of};
-use crate::query::blocks::FolderSource;
-use crate::query::bucket::TenantBucket;
-use crate::query::lookback::bounded;
-use crate::query::measurements::as_measurements;
-use crate::query::metrics::as_metrics;
-use crate::query::remote::RemoteSources;
-use crate::query::typed_bucket::TypedBucket;
-use crate::query::unit::in_milliseconds;
 
 /// Age of local copies at which they go unless it is set: compaction runs on blocks up to this age.
 const LOCAL_RETENTION: Duration = Duration::from_secs(7 * 86_400);
@@ -95,10 +80,9 @@ impl BucketOptions {
     }
 }
 
-/// Blocks in a bucket as the source of all tenants.
-pub struct BucketSources {
+/// A bucket of blocks: its catalogue, its cache, uploads to it.
+pub struct Bucket {
     catalog: Arc<BlockCatalog>,
-    remote: RemoteSources,
     store: Arc<Store>,
     memory_bytes_max: u64,
     is_read_only: bool,
@@ -112,19 +96,19 @@ pub struct BucketSources {
     upload_end: watch::Sender<bool>,
 }
 
-impl BucketSources {
-    /// The blocks in the bucket; requests run on the runtime of `handle`. Sends no request.
+impl Bucket {
+    /// The bucket of `options`; requests run on the runtime of `handle`. Sends no request.
     ///
     /// # Errors
     /// [`BucketError::Config`].
-    pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<BucketSources, BucketError> {
+    pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<Bucket, BucketError> {
         let store = Arc::new(Store::open(&options.store, env, handle.clone())?);
-        Ok(BucketSources::over(store, options, env, handle))
+        Ok(Bucket::over(store, options, env, handle))
     }
 
-    /// As [`BucketSources::open`], with requests to `store`.
+    /// As [`Bucket::open`], with requests to `store`.
     #[must_use]
-    pub fn over(store: Arc<Store>, options: &BucketOptions, env: &Env, handle: &Handle) -> BucketSources {
+    pub fn over(store: Arc<Store>, options: &BucketOptions, env: &Env, handle: &Handle) -> Bucket {
         let catalog = BlockCatalog::with_disk_cache(
             store.clone(),
             env.clock.clone(),
@@ -133,21 +117,12 @@ impl BucketSources {
             open_disk_cache(options, env, handle),
         );
         let BucketOptions { is_read_only, local_retention, delete_delay, compacts, .. } = *options;
-        let reader = SnapshotReader::of_kind(store.clone(), env.clock.clone());
-        let poll = options.catalog.poll;
-        let remote = RemoteSources {
-            blocks: catalog.clone(),
-            databases: RemoteDatabases::new(reader, env.clock.clone(), handle.clone(), poll),
-            clock: env.clock.clone(),
-            separator: options.field_separator.clone(),
-        };
-        BucketSources {
+        Bucket {
             uploader: Uploader::new(store.clone(), env, handle.clone()),
             databases: Snapshots::of_kind(store.clone(), env),
             handle: handle.clone(),
             upload_end: watch::Sender::new(false),
             catalog,
-            remote,
             store,
             memory_bytes_max: options.catalog.memory_bytes_max,
             is_read_only,
@@ -197,7 +172,7 @@ impl BucketSources {
     /// thread.
     ///
     /// # Errors
-    /// As [`Uploader::upload`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// As [`Uploader::upload`]; [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
     pub(crate) fn upload(
         &self,
         request: &RequestContext,
@@ -211,7 +186,7 @@ impl BucketSources {
     ///
     /// # Errors
     /// As [`chronolith_bucket::upload::Publisher::create_catalogue`]; [`BucketError::Canceled`] after
-    /// [`BucketSources::stop_uploads`].
+    /// [`Bucket::stop_uploads`].
     pub(crate) fn create_catalogue(&self, request: &RequestContext) -> Result<usize, BucketError> {
         self.wait(self.uploader.publisher().create_catalogue(request))
     }
@@ -220,7 +195,7 @@ impl BucketSources {
     ///
     /// # Errors
     /// As [`chronolith_bucket::upload::Publisher::publish`]; [`BucketError::Canceled`] after
-    /// [`BucketSources::stop_uploads`].
+    /// [`Bucket::stop_uploads`].
     pub(crate) fn publish(
         &self,
         request: &RequestContext,
@@ -233,7 +208,7 @@ impl BucketSources {
     ///
     /// # Errors
     /// As [`chronolith_bucket::upload::Publisher::replace`]; [`BucketError::Canceled`] after
-    /// [`BucketSources::stop_uploads`].
+    /// [`Bucket::stop_uploads`].
     pub(crate) fn replace(
         &self,
         request: &RequestContext,
@@ -247,7 +222,7 @@ impl BucketSources {
     ///
     /// # Errors
     /// As [`chronolith_bucket::snapshots::Snapshots::update`]; [`BucketError::Canceled`] after
-    /// [`BucketSources::stop_uploads`].
+    /// [`Bucket::stop_uploads`].
     pub(crate) fn update(
         &self,
         request: &RequestContext,
@@ -259,7 +234,7 @@ impl BucketSources {
     /// Returns the catalogue of the tenant of `request`; `None` if it has none.
     ///
     /// # Errors
-    /// As other requests; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// As other requests; [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
     pub(crate) fn snapshot(&self, request: &RequestContext) -> Result<Option<Arc<Snapshot>>, BucketError> {
         Ok(self
             .wait(self.uploader.publisher().snapshots().reader().read_latest(request))?
@@ -269,7 +244,7 @@ impl BucketSources {
     /// Returns the databases of the tenant of `request`; `None` if the bucket has none.
     ///
     /// # Errors
-    /// As other requests; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// As other requests; [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
     pub(crate) fn databases(
         &self,
         request: &RequestContext,
@@ -281,7 +256,7 @@ impl BucketSources {
     /// Changes the databases of the tenant of `request`; returns them as they are then.
     ///
     /// # Errors
-    /// As [`Snapshots::update`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// As [`Snapshots::update`]; [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
     pub(crate) fn update_databases(
         &self,
         request: &RequestContext,
@@ -293,7 +268,7 @@ impl BucketSources {
     /// Returns the tenants that have a folder in the bucket.
     ///
     /// # Errors
-    /// As other requests; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// As other requests; [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
     pub(crate) fn tenants(&self, request: &RequestContext) -> Result<Vec<TenantId>, BucketError> {
         self.wait(chronolith_bucket::tenants(&self.store, request))
     }
@@ -303,7 +278,7 @@ impl BucketSources {
     ///
     /// # Errors
     /// As other requests; part of the objects may be gone then. [`BucketError::Canceled`] after
-    /// [`BucketSources::stop_uploads`].
+    /// [`Bucket::stop_uploads`].
     pub(crate) fn remove_store(&self, request: &RequestContext) -> Result<usize, BucketError> {
         self.wait(chronolith_bucket::remove_store(&self.store, request))
     }
@@ -311,7 +286,7 @@ impl BucketSources {
     /// Lets queries see the catalogue of the tenant of `request` as it is now.
     ///
     /// # Errors
-    /// As [`BlockCatalog::refresh_now`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// As [`BlockCatalog::refresh_now`]; [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
     pub(crate) fn refresh(&self, request: &RequestContext) -> Result<(), BucketError> {
         self.wait(self.catalog.refresh_now(&request.folder, request.deadline_ns))
     }
@@ -319,7 +294,7 @@ impl BucketSources {
     /// Writes the object `name` next to the files of the block `ulid` of the tenant of `request`.
     ///
     /// # Errors
-    /// As [`Store::put`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// As [`Store::put`]; [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
     pub(crate) fn write_object(
         &self,
         request: &RequestContext,
@@ -336,7 +311,7 @@ impl BucketSources {
         self.upload_end.send_replace(true);
     }
 
-    /// Returns true after [`BucketSources::stop_uploads`].
+    /// Returns true after [`Bucket::stop_uploads`].
     pub(crate) fn is_stopped(&self) -> bool {
         *self.upload_end.borrow()
     }
@@ -344,7 +319,7 @@ impl BucketSources {
     /// Runs requests and waits for them on the calling thread.
     ///
     /// # Errors
-    /// Errors of `work`; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// Errors of `work`; [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
     pub(crate) fn wait<T, E: From<BucketError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -421,113 +396,4 @@ fn open_disk_cache(options: &BucketOptions, env: &Env, handle: &Handle) -> Optio
         }
     }
     None
-}
-
-/// Queries of a server without a data directory.
-impl BucketSources {
-    /// Returns the databases of `tenant`, without users. The first call for a tenant waits.
-    ///
-    /// # Errors
-    /// [`QueryError::Unavailable`] if the bucket does not answer the first call.
-    pub fn databases_of(
-        &self,
-        tenant: &TenantId,
-        ctx: &ReadContext,
-    ) -> Result<Arc<TenantCatalog>, QueryError> {
-        self.remote.databases.of(tenant, ctx)
-    }
-
-    /// Returns the source for languages with types of a store of `catalog`, the databases of `tenant`; as
-    /// [`crate::Tsdb::typed_queryable`].
-    #[must_use]
-    pub fn typed_queryable(
-        &self,
-        tenant: &TenantId,
-        catalog: &TenantCatalog,
-        store: &StoreId,
-    ) -> Option<Arc<dyn Queryable>> {
-        Some(Arc::new(TypedBucket(self.blocks_of(tenant, catalog, store)?)))
-    }
-
-    /// Returns the store of a retention policy as metrics; as [`crate::Tsdb::as_metrics`].
-    #[must_use]
-    pub fn as_metrics(
-        &self,
-        tenant: &TenantId,
-        catalog: &TenantCatalog,
-        store: &StoreId,
-    ) -> Option<Arc<dyn Queryable>> {
-        let source = self.blocks_of(tenant, catalog, store)?;
-        Some(as_metrics(in_milliseconds(Arc::new(TenantBucket::of_policy(source)))))
-    }
-
-    /// Returns the default store of `tenant` as measurements; as [`crate::Tsdb::as_measurements`].
-    #[must_use]
-    pub fn as_measurements(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        as_measurements(self.remote.own(tenant))
-    }
-
-    /// Returns ranges of time in which a store of `catalog` has samples.
-    ///
-    /// # Errors
-    /// As a query that reads the list of blocks.
-    pub fn sample_ranges(
-        &self,
-        tenant: &TenantId,
-        catalog: &TenantCatalog,
-        store: &StoreId,
-        ctx: &ReadContext,
-    ) -> Result<Vec<TimeRange>, QueryError> {
-        let Some(source) = self.blocks_of(tenant, catalog, store) else { return Ok(Vec::new()) };
-        Ok(source.blocks_in(TimeRange::ALL, ctx)?.iter().map(|block| block.range()).collect())
-    }
-
-    /// Blocks of a folder, expired ones included.
-    pub(crate) fn folder_source(&self, folder: Folder) -> FolderSource {
-        FolderSource { catalog: self.catalog.clone(), folder, expired_end: i64::MIN }
-    }
-
-    /// A number that differs whenever the blocks or the databases of `tenant` do; 0 while one of them is not
-    /// known.
-    fn state_of(&self, tenant: &TenantId) -> u64 {
-        let own = self.catalog.generation(tenant);
-        let Some((databases, version)) = self.remote.databases.known(tenant) else { return 0 };
-        if databases.policies().next().is_none() {
-            return own;
-        }
-        let mut hasher = FixedState::default().build_hasher();
-        (own, version).hash(&mut hasher);
-        for id in databases.policies().filter_map(|policy| policy.bucket_id) {
-            let of_store = self.catalog.generation(Folder::of_store(tenant, id));
-            if own == 0 || of_store == 0 {
-                return 0;
-            }
-            (id, of_store).hash(&mut hasher);
-        }
-        hasher.finish().max(1)
-    }
-
-    fn blocks_of(&self, tenant: &TenantId, catalog: &TenantCatalog, store: &StoreId) -> Option<FolderSource> {
-        let (folder, policy) = store_of(tenant, catalog, store)?;
-        Some(self.remote.store(folder, policy))
-    }
-}
-
-impl ChangeWatch for BucketSources {
-    fn generation(&self, tenant: &TenantId) -> Generation {
-        Generation::Number(self.state_of(tenant))
-    }
-
-    fn changed_since(&self, tenant: &TenantId, generation: &Generation) -> Changed {
-        // A query that waits for the first listing sees the blocks of generation 1.
-        let since = generation.number();
-        let is_same = since > 0 && self.state_of(tenant) == since;
-        if is_same { Changed::NOTHING } else { Changed::EVERYTHING }
-    }
-}
-
-impl TenantSources for BucketSources {
-    fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        bounded(self.remote.tenant(tenant))
-    }
 }

@@ -31,7 +31,7 @@ use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_model::{StoreId, TenantId, TimeRange};
 use parking_lot::Mutex;
 
-use crate::bucket::BucketSources;
+use crate::bucket::Bucket;
 use crate::bucket::upload_state::UploadState;
 use crate::maintenance::Maintenance;
 use crate::metric::Metric;
@@ -160,7 +160,7 @@ impl BucketMaintenance {
     }
 
     /// Brings the list of tenants and stores up to date, if that is due.
-    fn list_stores(&self, storage: &Storage, bucket: &BucketSources) {
+    fn list_stores(&self, storage: &Storage, bucket: &Bucket) {
         let mono_ns = storage.env().clock.mono_ns();
         let mut schedule = self.schedule.lock();
         if schedule.list_ns > mono_ns {
@@ -247,7 +247,7 @@ impl StoreRun<'_> {
         }
     }
 
-    fn bucket(&self) -> &BucketSources {
+    fn bucket(&self) -> &Bucket {
         self.parts.state.bucket()
     }
 

@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 
 use crate::blocks::BlockStore;
 use crate::blocks::tenant::TenantBlocks;
-use crate::bucket::BucketSources;
+use crate::bucket::Bucket;
 use crate::bucket::upload_state::{BlockPlace, UploadState};
 use crate::changes::Changes;
 use crate::databases::DatabaseStore;
@@ -114,7 +114,7 @@ impl Storage {
     }
 
     /// The bucket, if there is one.
-    pub(crate) fn bucket(&self) -> Option<&Arc<BucketSources>> {
+    pub(crate) fn bucket(&self) -> Option<&Arc<Bucket>> {
         self.uploads.as_ref().map(UploadState::bucket)
     }
 

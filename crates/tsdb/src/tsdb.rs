@@ -31,7 +31,7 @@ use crate::block_list::{self, BlockList};
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
-use crate::bucket::BucketSources;
+use crate::bucket::Bucket;
 use crate::bucket::upload_state::UploadState;
 use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
 use crate::changes::Writer;
@@ -130,7 +130,7 @@ impl Tsdb {
         env: Env,
         options: TsdbOptions,
         progress: Arc<ReplayProgress>,
-        bucket: Option<Arc<BucketSources>>,
+        bucket: Option<Arc<Bucket>>,
     ) -> Result<Arc<Tsdb>, OpenError> {
         let io = |error| OpenError::Io { path: options.data_dir.clone(), error };
         make_dir(&*env.disk, &options.data_dir.join(TENANTS_DIR)).map_err(io)?;

@@ -41,7 +41,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(memory::MEMORY, &Memory::read(web, 0), out);
     collect(tenants::TENANTS, &web.service.writes.tenants, out);
     if let Some(sources) = web.service.bucket.get() {
-        collect(bucket::BUCKET, &BucketState::read(sources), out);
+        collect(bucket::BUCKET, &BucketState::read(sources.bucket()), out);
     }
     match web.service.lifecycle.opened() {
         Some(store) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Response;
-use chronolith_tsdb::{BucketSources, CacheSnapshot, FolderSummary, MeterSnapshot, Outcome, TsdbStats};
+use chronolith_tsdb::{Bucket, CacheSnapshot, FolderSummary, MeterSnapshot, Outcome, TsdbStats};
 use serde_json::{Value, json};
 
 use super::dispatch;
@@ -21,26 +21,26 @@ const FOLDERS_MAX: usize = 50;
 /// State of the bucket as the server knows it, without a request to the bucket; `data` is null without one.
 pub(super) async fn bucket(State(web): State<Arc<Web>>) -> Result<Response<Body>, ApiError> {
     let value = dispatch::run_status(&web, |web| match web.service.bucket.get() {
-        Some(sources) => bucket_value(web, sources),
+        Some(sources) => bucket_value(web, sources.bucket()),
         None => Value::Null,
     });
     Ok(success(&value.await?))
 }
 
-fn bucket_value(web: &Web, sources: &BucketSources) -> Value {
-    let requests = sources.requests();
-    let mut folders = sources.folders();
+fn bucket_value(web: &Web, bucket: &Bucket) -> Value {
+    let requests = bucket.requests();
+    let mut folders = bucket.folders();
     folders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.folder.cmp(&b.folder)));
     let stats = web.service.lifecycle.opened().map(|store| store.stats());
     json!({
-        "url": sources.url(),
-        "readOnly": sources.is_read_only(),
+        "url": bucket.url(),
+        "readOnly": bucket.is_read_only(),
         // Folders that a query or an upload has read; the others are not known.
         "folderCount": folders.len(),
         "blocks": folders.iter().map(|folder| folder.block_count as u64).sum::<u64>(),
         "blockBytes": folders.iter().map(|folder| folder.bytes).sum::<u64>(),
         "folders": folders.iter().take(FOLDERS_MAX).map(folder_value).collect::<Vec<_>>(),
-        "cache": cache_value(&sources.cache(), sources.memory_bytes_max()),
+        "cache": cache_value(&bucket.cache(), bucket.memory_bytes_max()),
         "requests": requests_value(&requests),
         "uploads": stats.as_ref().map(uploads_value),
     })

@@ -1,7 +1,7 @@
 //! Metrics of requests to the bucket, on a server that reads one.
 
 use chronolith_service::metrics::definition::Metric;
-use chronolith_tsdb::{BucketSources, CacheSnapshot, MeterSnapshot};
+use chronolith_tsdb::{Bucket, CacheSnapshot, MeterSnapshot};
 
 /// Counters of the bucket at one moment.
 pub(crate) struct BucketState {
@@ -12,9 +12,9 @@ pub(crate) struct BucketState {
 }
 
 impl BucketState {
-    pub(crate) fn read(sources: &BucketSources) -> BucketState {
-        let damaged_meta_count = sources.damaged_meta_count();
-        BucketState { requests: sources.requests(), cache: sources.cache(), damaged_meta_count }
+    pub(crate) fn read(bucket: &Bucket) -> BucketState {
+        let damaged_meta_count = bucket.damaged_meta_count();
+        BucketState { requests: bucket.requests(), cache: bucket.cache(), damaged_meta_count }
     }
 }
 

@@ -57,7 +57,7 @@ struct Version {
 }
 
 impl RemoteDatabases {
-    pub(super) fn new(
+    pub(crate) fn new(
         reader: SnapshotReader<DatabasesSnapshot>,
         clock: Arc<dyn Clock>,
         handle: Handle,

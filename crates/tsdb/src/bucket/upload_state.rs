@@ -21,7 +21,7 @@ use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot, TombstonesObje
 use chronolith_model::{DuplicatePolicy, TimeRange};
 use parking_lot::Mutex;
 
-use super::BucketSources;
+use super::Bucket;
 use super::known_tenants::KnownTenants;
 use super::upload_counters::UploadCounters;
 use crate::metric::Metric;
@@ -72,7 +72,7 @@ impl UploadedBlock {
 
 /// Blocks in the bucket that this process knows of.
 pub(crate) struct UploadState {
-    bucket: Arc<BucketSources>,
+    bucket: Arc<Bucket>,
     clock: Arc<dyn Clock>,
     folders: Mutex<BTreeMap<Folder, BTreeMap<Ulid, UploadedBlock>>>,
     counters: UploadCounters,
@@ -84,7 +84,7 @@ pub(crate) struct UploadState {
 }
 
 impl UploadState {
-    pub(crate) fn new(bucket: Arc<BucketSources>, clock: Arc<dyn Clock>) -> UploadState {
+    pub(crate) fn new(bucket: Arc<Bucket>, clock: Arc<dyn Clock>) -> UploadState {
         UploadState {
             bucket,
             clock,
@@ -96,7 +96,7 @@ impl UploadState {
         }
     }
 
-    pub(crate) fn bucket(&self) -> &Arc<BucketSources> {
+    pub(crate) fn bucket(&self) -> &Arc<Bucket> {
         &self.bucket
     }
 

@@ -22,7 +22,7 @@ use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
 use chronolith_model::StoreId;
 
 use super::counters::BucketMaintenanceCounters;
-use crate::bucket::BucketSources;
+use crate::bucket::Bucket;
 use crate::bucket::upload_state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, UploadState, text};
 use crate::maintenance::compaction::plan::{Candidate, PlanBounds, plan, with_deletions};
 use crate::maintenance::compaction::{INPUT_PART, TOMBSTONE_PART};
@@ -85,7 +85,7 @@ impl BucketCompaction<'_> {
         end
     }
 
-    fn bucket(&self) -> &BucketSources {
+    fn bucket(&self) -> &Bucket {
         self.state.bucket()
     }
 

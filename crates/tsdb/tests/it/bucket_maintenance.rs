@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::{Matcher, StoreId, TimeRange};
-use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, Tsdb};
+use chronolith_tsdb::{Bucket, BucketOptions, ReplayProgress, Tsdb};
 use tokio::runtime::Runtime;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
@@ -31,7 +31,7 @@ impl BucketMachine {
     fn open(&self, data_dir: &str) -> Arc<Tsdb> {
         let local_retention = Duration::from_secs(1);
         let options = BucketOptions { local_retention, ..BucketOptions::new("file:///bucket") };
-        let bucket = BucketSources::open(&options, &self.machine.env, self.runtime.handle()).expect("opens");
+        let bucket = Bucket::open(&options, &self.machine.env, self.runtime.handle()).expect("opens");
         let mut options = self.machine.options.clone();
         options.data_dir = PathBuf::from(data_dir);
         let (env, progress) = (self.machine.env.clone(), Arc::new(ReplayProgress::default()));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use chronolith_bucket::store::faults::{FaultStore, MemoryBucket};
 use chronolith_bucket::{BucketLayout, Purpose, RequestContext, Store};
 use chronolith_model::{Matcher, StoreId, TenantId, TimeRange};
-use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, Tsdb};
+use chronolith_tsdb::{Bucket, BucketOptions, BucketSources, ReplayProgress, Tsdb};
 use tokio::runtime::Runtime;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
@@ -37,7 +37,7 @@ impl World {
         let local_retention = Duration::from_secs(1);
         let mut options = BucketOptions { local_retention, ..BucketOptions::new("file:///bucket") };
         options.store.layout = layout;
-        let bucket = BucketSources::open(&options, &self.machine.env, self.runtime.handle()).expect("opens");
+        let bucket = Bucket::open(&options, &self.machine.env, self.runtime.handle()).expect("opens");
         let mut options = self.machine.options.clone();
         options.data_dir = PathBuf::from(data_dir);
         let (env, progress) = (self.machine.env.clone(), Arc::new(ReplayProgress::default()));

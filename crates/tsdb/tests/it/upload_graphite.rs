@@ -237,7 +237,7 @@ fn a_panel_over_the_bucket_fetches_windows_instead_of_samples() {
         while batches.next_batch(&mut series).expect("a batch") {}
         let sample_count: usize = series.iter().map(|one| one.samples.sample_count_hint()).sum();
         assert!((20_000..40_000).contains(&sample_count), "{sample_count}");
-        reader.requests().operations.iter().map(|operation| operation.received_bytes).sum::<u64>()
+        reader.bucket().requests().operations.iter().map(|operation| operation.received_bytes).sum::<u64>()
     };
     let hour = RollupSpan { span_ms: HOUR_MS, slot_ms: 10_000 };
     let other = RollupSpan { span_ms: 2 * HOUR_MS, slot_ms: 10_000 };

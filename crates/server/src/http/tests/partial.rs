@@ -41,7 +41,8 @@ pub(crate) fn uploading(
     web.service.read_rules().expect("valid");
     let (options, progress) = (web.service.options.tsdb_options(), Arc::new(ReplayProgress::default()));
     let bucket = sources(env, bucket);
-    let store = Tsdb::open_with_bucket(env.clone(), options, progress, Some(bucket)).expect("opens");
+    let store =
+        Tsdb::open_with_bucket(env.clone(), options, progress, Some(bucket.bucket().clone())).expect("opens");
     web.service.set_store(store.clone(), Vec::new());
     (Fixture { web }, store)
 }

@@ -1,0 +1,175 @@
+//! Blocks in a bucket as the source of all tenants, for queries of a server without a data directory.
+//!
+//! Invariants: sources are opened without a request; a query reads the lists of blocks and databases that it
+//! needs.
+//! Not here: requests to the bucket (`bucket`), views of a tenant (`query::remote`).
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use chronolith_base::Env;
+use chronolith_base::hash::FixedState;
+use chronolith_bucket::snapshots::SnapshotReader;
+use chronolith_bucket::{BucketError, Folder, Store};
+use chronolith_model::change::{ChangeWatch, Changed, Generation};
+use chronolith_model::databases::TenantCatalog;
+use chronolith_model::query::TenantSources;
+use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, TimeRange};
+use tokio::runtime::Handle;
+
+use crate::bucket::databases::{RemoteDatabases, store_of};
+use crate::bucket::{Bucket, BucketOptions};
+use crate::query::blocks::FolderSource;
+use crate::query::bucket::TenantBucket;
+use crate::query::lookback::bounded;
+use crate::query::measurements::as_measurements;
+use crate::query::metrics::as_metrics;
+use crate::query::remote::RemoteSources;
+use crate::query::typed_bucket::TypedBucket;
+use crate::query::unit::in_milliseconds;
+
+/// Blocks in a bucket as the source of all tenants.
+pub struct BucketSources {
+    bucket: Arc<Bucket>,
+    remote: RemoteSources,
+}
+
+impl BucketSources {
+    /// The blocks in the bucket; requests run on the runtime of `handle`. Sends no request.
+    ///
+    /// # Errors
+    /// [`BucketError::Config`].
+    pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<BucketSources, BucketError> {
+        Ok(BucketSources::new(Bucket::open(options, env, handle)?, options, env, handle))
+    }
+
+    /// As [`BucketSources::open`], with requests to `store`.
+    #[must_use]
+    pub fn over(store: Arc<Store>, options: &BucketOptions, env: &Env, handle: &Handle) -> BucketSources {
+        BucketSources::new(Bucket::over(store, options, env, handle), options, env, handle)
+    }
+
+    fn new(bucket: Bucket, options: &BucketOptions, env: &Env, handle: &Handle) -> BucketSources {
+        let reader = SnapshotReader::of_kind(bucket.store().clone(), env.clock.clone());
+        let poll = options.catalog.poll;
+        let remote = RemoteSources {
+            blocks: bucket.catalog().clone(),
+            databases: RemoteDatabases::new(reader, env.clock.clone(), handle.clone(), poll),
+            clock: env.clock.clone(),
+            separator: options.field_separator.clone(),
+        };
+        BucketSources { bucket: Arc::new(bucket), remote }
+    }
+
+    /// Returns the bucket, to which a store may upload its blocks.
+    #[must_use]
+    pub fn bucket(&self) -> &Arc<Bucket> {
+        &self.bucket
+    }
+
+    /// Returns the databases of `tenant`, without users. The first call for a tenant waits.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] if the bucket does not answer the first call.
+    pub fn databases_of(
+        &self,
+        tenant: &TenantId,
+        ctx: &ReadContext,
+    ) -> Result<Arc<TenantCatalog>, QueryError> {
+        self.remote.databases.of(tenant, ctx)
+    }
+
+    /// Returns the source for languages with types of a store of `catalog`, the databases of `tenant`; as
+    /// [`crate::Tsdb::typed_queryable`].
+    #[must_use]
+    pub fn typed_queryable(
+        &self,
+        tenant: &TenantId,
+        catalog: &TenantCatalog,
+        store: &StoreId,
+    ) -> Option<Arc<dyn Queryable>> {
+        Some(Arc::new(TypedBucket(self.blocks_of(tenant, catalog, store)?)))
+    }
+
+    /// Returns the store of a retention policy as metrics; as [`crate::Tsdb::as_metrics`].
+    #[must_use]
+    pub fn as_metrics(
+        &self,
+        tenant: &TenantId,
+        catalog: &TenantCatalog,
+        store: &StoreId,
+    ) -> Option<Arc<dyn Queryable>> {
+        let source = self.blocks_of(tenant, catalog, store)?;
+        Some(as_metrics(in_milliseconds(Arc::new(TenantBucket::of_policy(source)))))
+    }
+
+    /// Returns the default store of `tenant` as measurements; as [`crate::Tsdb::as_measurements`].
+    #[must_use]
+    pub fn as_measurements(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        as_measurements(self.remote.own(tenant))
+    }
+
+    /// Returns ranges of time in which a store of `catalog` has samples.
+    ///
+    /// # Errors
+    /// As a query that reads the list of blocks.
+    pub fn sample_ranges(
+        &self,
+        tenant: &TenantId,
+        catalog: &TenantCatalog,
+        store: &StoreId,
+        ctx: &ReadContext,
+    ) -> Result<Vec<TimeRange>, QueryError> {
+        let Some(source) = self.blocks_of(tenant, catalog, store) else { return Ok(Vec::new()) };
+        Ok(source.blocks_in(TimeRange::ALL, ctx)?.iter().map(|block| block.range()).collect())
+    }
+
+    /// Blocks of a folder, expired ones included.
+    pub(crate) fn folder_source(&self, folder: Folder) -> FolderSource {
+        FolderSource { catalog: self.bucket.catalog().clone(), folder, expired_end: i64::MIN }
+    }
+
+    /// A number that differs whenever the blocks or the databases of `tenant` do; 0 while one of them is not
+    /// known.
+    fn state_of(&self, tenant: &TenantId) -> u64 {
+        let own = self.bucket.catalog().generation(tenant);
+        let Some((databases, version)) = self.remote.databases.known(tenant) else { return 0 };
+        if databases.policies().next().is_none() {
+            return own;
+        }
+        let mut hasher = FixedState::default().build_hasher();
+        (own, version).hash(&mut hasher);
+        for id in databases.policies().filter_map(|policy| policy.bucket_id) {
+            let of_store = self.bucket.catalog().generation(Folder::of_store(tenant, id));
+            if own == 0 || of_store == 0 {
+                return 0;
+            }
+            (id, of_store).hash(&mut hasher);
+        }
+        hasher.finish().max(1)
+    }
+
+    fn blocks_of(&self, tenant: &TenantId, catalog: &TenantCatalog, store: &StoreId) -> Option<FolderSource> {
+        let (folder, policy) = store_of(tenant, catalog, store)?;
+        Some(self.remote.store(folder, policy))
+    }
+}
+
+impl ChangeWatch for BucketSources {
+    fn generation(&self, tenant: &TenantId) -> Generation {
+        Generation::Number(self.state_of(tenant))
+    }
+
+    fn changed_since(&self, tenant: &TenantId, generation: &Generation) -> Changed {
+        // A query that waits for the first listing sees the blocks of generation 1.
+        let since = generation.number();
+        let is_same = since > 0 && self.state_of(tenant) == since;
+        if is_same { Changed::NOTHING } else { Changed::EVERYTHING }
+    }
+}
+
+impl TenantSources for BucketSources {
+    fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        bounded(self.remote.tenant(tenant))
+    }
+}
