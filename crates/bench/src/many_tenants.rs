@@ -110,14 +110,14 @@ impl Run<'_> {
         let mut day = Day::default();
         for _ in 0..DAY_HOURS {
             self.append_hour()?;
-            let blocks = self.tsdb.stats().maintenance.flush_count;
+            let blocks = self.tsdb.statistics().stats().maintenance.flush_count;
             let disk = self.disk.counts();
             let cpu = proc::cpu_seconds(std::process::id())?.total();
             let start = Instant::now();
             // Flushes are searched every ten seconds; each run has a budget of compactions.
-            self.tsdb.run_maintenance();
+            self.tsdb.maintenance().run();
             let cpu_seconds = proc::cpu_seconds(std::process::id())?.total() - cpu;
-            let block_count = self.tsdb.stats().maintenance.flush_count - blocks;
+            let block_count = self.tsdb.statistics().stats().maintenance.flush_count - blocks;
             if block_count > 0 {
                 day.flush_cpu_seconds += cpu_seconds;
                 day.flush_seconds += start.elapsed().as_secs_f64();
@@ -159,7 +159,7 @@ impl Run<'_> {
             let ctx = ReadContext::unlimited(self.clock.clone());
             let matchers = [Matcher::equal("__name__", "metric_0")];
             let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-            let mut batches = self.tsdb.queryable(&Self::tenant(idx)?).select(&selector, &ctx)?;
+            let mut batches = self.tsdb.reader().queryable(&Self::tenant(idx)?).select(&selector, &ctx)?;
             let mut series = Vec::new();
             while batches.next_batch(&mut series)? {}
             let mut columns = Columns::default();

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use chronolith_base::{Clock, Env, RealDisk, SystemClock};
 use chronolith_model::StoreId;
-use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
+use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions, WalJobs};
 
 use crate::observed_disk::ObservedDisk;
 use crate::proc;
@@ -158,7 +158,7 @@ fn measure_store(
     let env = Env { disk: Arc::new(disk), ..Env::real() };
     let tsdb = Tsdb::open(env, options, Arc::default()).map_err(|error| anyhow!("{error}"))?;
     // As in a server that has run for a second; what comes later is prepared while the clock runs.
-    tsdb.prepare_log();
+    tsdb.wal_jobs().prepare_segment();
     let writer_max = writer_counts.iter().copied().max().unwrap_or(0);
     let start_ms = SystemClock::new().now_ms() - START_AGE_MS;
     let mut writers: Vec<Writer> =
@@ -194,7 +194,7 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
         Extent::Batches(count) => count,
     });
     let take = |left: usize| left.checked_sub(1);
-    let before = tsdb.stats();
+    let before = tsdb.statistics().stats();
     let cpu_before = proc::cpu_seconds(std::process::id())?;
     let start = Instant::now();
     let written: Vec<Result<Vec<u32>>> = std::thread::scope(|scope| {
@@ -218,8 +218,8 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
         let workers: Vec<_> = workers.collect();
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                tsdb.prepare_log();
-                std::thread::sleep(Tsdb::PREPARE_PAUSE);
+                tsdb.wal_jobs().prepare_segment();
+                std::thread::sleep(WalJobs::PREPARE_PAUSE);
             }
         });
         if let Extent::Seconds(seconds) = extent {
@@ -235,7 +235,7 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
     let cpu_seconds = proc::cpu_seconds(std::process::id())?.since(cpu_before).total();
     let mut ack_us = written.into_iter().collect::<Result<Vec<Vec<u32>>>>()?.concat();
     ack_us.sort_unstable();
-    let after = tsdb.stats();
+    let after = tsdb.statistics().stats();
     let appended = after.head.samples.appended - before.head.samples.appended;
     ensure!(appended == (ack_us.len() * case.batch_len) as u64, "the store counts {appended} samples");
     Ok(Measured {

@@ -25,7 +25,7 @@ use chronolith_base::{Env, thread};
 use chronolith_service::evaluation::influxql::continuous;
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use chronolith_service::options::CarbonProtocol;
-use chronolith_tsdb::{BucketOptions, BucketSources, OpenError, Tsdb};
+use chronolith_tsdb::{BucketOptions, BucketSources, OpenError, Tsdb, WalJobs};
 use tokio::net::UdpSocket;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::runtime::Runtime;
@@ -120,18 +120,26 @@ impl Server {
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
         thread::spawn("replay", open).map_err(RunError::Threads)?;
-        self.spawn_rounds("maintenance", |_| TICK_PAUSE, |store| store.run_maintenance())?;
+        self.spawn_rounds("maintenance", |_| TICK_PAUSE, |store| store.maintenance().run())?;
         // A thread of its own: a block that takes a minute to write must not hold up the interval's sync.
-        self.spawn_rounds("wal-sync", |store| store.sync_pause(), |store| store.sync_log())?;
+        self.spawn_rounds(
+            "wal-sync",
+            |store| store.wal_jobs().sync_pause(),
+            |store| store.wal_jobs().sync(),
+        )?;
         // Writing zeros waits for the disk, and must hold up neither syncs nor blocks.
-        self.spawn_rounds("wal-prepare", |_| Tsdb::PREPARE_PAUSE, |store| store.prepare_log())?;
+        self.spawn_rounds(
+            "wal-prepare",
+            |_| WalJobs::PREPARE_PAUSE,
+            |store| store.wal_jobs().prepare_segment(),
+        )?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
-        self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.roll_checkpoint())?;
+        self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.wal_jobs().roll_checkpoint())?;
         if has_bucket {
             // An upload waits for requests, which must hold up no other work.
-            self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.upload_blocks())?;
+            self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.bucket_jobs().upload_blocks())?;
             // Neither do uploads wait for removals.
-            self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.maintain_bucket())?;
+            self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
         self.spawn_continuous_queries()?;
         if self.running.web.options.self_scrape_interval_ms > 0 {
@@ -319,7 +327,7 @@ fn listen_for_points(
 }
 
 fn report(store: &Tsdb) {
-    let stats = store.stats();
+    let stats = store.statistics().stats();
     let series = stats.head.series;
     let blocks = stats.blocks;
     let replay_ms = stats.replay.ms;

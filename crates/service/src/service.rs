@@ -81,8 +81,8 @@ impl Service {
     pub fn set_store(&self, store: Arc<Tsdb>, others: Vec<SourcePart>) {
         // The lock is held over both steps so that a reload comes before or after them, not between.
         let limits = self.limits.read();
-        store.set_limits(limits.clone());
-        store.set_rollup_rules(self.rollup_rules());
+        store.settings().set_limits(limits.clone());
+        store.settings().set_rollup_rules(self.rollup_rules());
         let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
         let parts = std::iter::once(local).chain(others).collect();
         self.lifecycle.set_store(store, fanout(parts));
@@ -100,7 +100,7 @@ impl Service {
     pub fn set_limits(&self, limits: LimitsTable) {
         let mut current = self.limits.write();
         if let Some(store) = self.lifecycle.opened() {
-            store.set_limits(limits.clone());
+            store.settings().set_limits(limits.clone());
         }
         *current = limits;
     }
@@ -119,7 +119,7 @@ impl Service {
         let _limits = self.limits.write();
         self.carbon.set_rules(rules);
         if let Some(store) = self.lifecycle.opened() {
-            store.set_rollup_rules(self.rollup_rules());
+            store.settings().set_rollup_rules(self.rollup_rules());
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Service {
     /// Limits of a tenant, as of the latest reload.
     pub fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
         match self.lifecycle.opened() {
-            Some(store) => store.limits_of(&tenant.into()),
+            Some(store) => store.settings().limits_of(&tenant.into()),
             None => self.limits.read().of(tenant).clone(),
         }
     }

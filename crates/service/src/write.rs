@@ -308,11 +308,11 @@ impl Writing<'_> {
 
 /// Returns the Graphite store of a tenant; creates it if there is none.
 fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Result<StoreId, CatalogError> {
-    let find = || Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone());
+    let find = || Some(store.databases().catalog().of(tenant)?.graphite.as_ref()?.store.clone());
     if let Some(found) = find() {
         return Ok(found);
     }
-    store.change_databases(tenant, &CatalogChange::CreateGraphiteStore)?;
+    store.databases().change(tenant, &CatalogChange::CreateGraphiteStore)?;
     find().ok_or_else(|| CatalogError::Storage("the Graphite store was not created".to_owned()))
 }
 

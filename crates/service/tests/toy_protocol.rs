@@ -100,7 +100,7 @@ impl Toy {
         drop(store);
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(env, options.tsdb_options(), progress).expect("opens again");
-        let counts = store.head_series_by_store();
+        let counts = store.statistics().head_series_by_store();
         counts.into_iter().find(|(id, _)| id.tenant() == Some(tenant)).map_or(0, |(_, count)| count)
     }
 }

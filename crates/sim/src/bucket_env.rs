@@ -70,13 +70,13 @@ impl TestEnv {
         let Some(bucket) = &mut self.bucket else { return Ok(()) };
         match *op {
             Op::Upload => {
-                tsdb.upload_blocks();
+                tsdb.bucket_jobs().upload_blocks();
                 Ok(())
             }
             Op::UploadEverything => self.upload_everything(&tsdb),
             Op::MaintainBucket => {
                 for _ in 0..MAINTENANCE_STEPS {
-                    tsdb.maintain_bucket();
+                    tsdb.bucket_jobs().maintain();
                     self.clock.advance(Duration::from_secs(1));
                 }
                 Ok(())
@@ -107,11 +107,12 @@ impl TestEnv {
     /// Flushes all windows and uploads until nothing waits, then compares the bucket with the ledgers.
     fn upload_everything(&mut self, tsdb: &Tsdb) -> Result<(), String> {
         self.with_bucket(|bucket| bucket.pause_faults());
-        let flushed = tsdb.flush_closed(self.clock_now_ms() + DAY_MS);
+        let flushed = tsdb.maintenance().flush_closed(self.clock_now_ms() + DAY_MS);
         let flushed = self.allow_failure("flushing", flushed)?;
-        let waiting = |tsdb: &Tsdb| tsdb.stats().metric("bucket_upload_waiting_blocks").unwrap_or(0.0);
+        let waiting =
+            |tsdb: &Tsdb| tsdb.statistics().stats().metric("bucket_upload_waiting_blocks").unwrap_or(0.0);
         for _ in 0..UPLOADS_MAX {
-            tsdb.upload_blocks();
+            tsdb.bucket_jobs().upload_blocks();
             if waiting(tsdb) == 0.0 {
                 break;
             }
@@ -222,7 +223,7 @@ impl TestEnv {
             return Ok(());
         }
         let tsdb = self.tsdb();
-        tsdb.resume_compaction();
+        tsdb.maintenance().resume_compaction();
         self.upload_everything(&tsdb)?;
         drop(tsdb);
         self.lose_disk().map_err(|text| format!("after the loss of the disk: {text}"))?;

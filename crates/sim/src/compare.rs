@@ -102,10 +102,10 @@ impl<'a> Reader<'a> {
 
     fn queryable(&self, store: &StoreId, view: View) -> Arc<dyn Queryable> {
         match (self.source, view) {
-            (Source::Store(tsdb), View::Typed) => tsdb.typed_queryable(store),
+            (Source::Store(tsdb), View::Typed) => tsdb.reader().typed_queryable(store),
             (Source::Store(tsdb), View::Promql) => match store.tenant() {
-                Some(tenant) => tsdb.queryable(tenant),
-                None => tsdb.store_queryable(store),
+                Some(tenant) => tsdb.reader().queryable(tenant),
+                None => tsdb.reader().store_queryable(store),
             },
             // Stores outside the catalogue of databases are not in a bucket.
             (Source::Bucket(bucket), _) => bucket.queryable(store.tenant().expect("a default store")),

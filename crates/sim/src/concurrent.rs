@@ -66,7 +66,7 @@ impl Writer {
                 0 => {
                     let selectors = [draw_matchers(rng, ledger, Some(self.owner))];
                     let range = draw_range(rng, ledger.unit(), now_ms);
-                    let deleted = round.tsdb.delete_series(&ledger.id, &selectors, range);
+                    let deleted = round.tsdb.admin().delete_series(&ledger.id, &selectors, range);
                     let ack = match deleted {
                         Ok(_) => AckState::Acked,
                         Err(_) if round.is_disk_failing => AckState::InFlight,
@@ -128,21 +128,21 @@ fn run_maintenance(round: &Round<'_>, rng: &Rng) -> u64 {
         match rng.below(12) {
             0..6 => {
                 round.clock.advance(Duration::from_millis(rng.below(600_000)));
-                round.tsdb.run_maintenance();
+                round.tsdb.maintenance().run();
             }
-            6..9 => round.tsdb.roll_checkpoint(),
-            9 => drop(round.tsdb.flush_closed(round.clock.now_ms())),
+            6..9 => round.tsdb.wal_jobs().roll_checkpoint(),
+            9 => drop(round.tsdb.maintenance().flush_closed(round.clock.now_ms())),
             10 => {
                 let tenants: Vec<_> = round.setup.tenants.iter().map(|t| t.id.clone()).collect();
                 for tenant in &tenants {
                     // Failures show as missing or deleted samples.
-                    drop(round.tsdb.clean_tombstones(tenant));
+                    drop(round.tsdb.admin().clean_tombstones(tenant));
                 }
-                drop(round.tsdb.snapshot(&tenants, SnapshotHead::Include));
+                drop(round.tsdb.admin().snapshot(&tenants, SnapshotHead::Include));
             }
             _ => {
-                round.tsdb.sync_log();
-                round.tsdb.prepare_log();
+                round.tsdb.wal_jobs().sync();
+                round.tsdb.wal_jobs().prepare_segment();
             }
         }
         std::thread::yield_now();

@@ -56,10 +56,10 @@ fn archive(span_ms: i64) -> RollupArchive {
 
 /// Makes the store if it is missing, and puts the rules into effect.
 pub(crate) fn open(tsdb: &Tsdb) -> Result<(), String> {
-    tsdb.set_rollup_rules(Some(Arc::new(Rules)));
-    let created = tsdb.change_databases(&owner(), &CatalogChange::CreateGraphiteStore);
+    tsdb.settings().set_rollup_rules(Some(Arc::new(Rules)));
+    let created = tsdb.databases().change(&owner(), &CatalogChange::CreateGraphiteStore);
     created.map_err(|error| format!("the Graphite store cannot be made: {error}"))?;
-    let catalog = tsdb.databases();
+    let catalog = tsdb.databases().catalog();
     let policy = catalog.of(&owner()).and_then(|own| own.graphite.as_ref());
     match policy {
         Some(policy) if policy.store == graphite_tenant().id => Ok(()),
@@ -140,7 +140,7 @@ pub(crate) fn compare_windows(
     let ctx = ReadContext::unlimited(clock.clone());
     let matchers = match_all(None);
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-    let queryable = tsdb.queryable(&owner());
+    let queryable = tsdb.reader().queryable(&owner());
     let mut batches = queryable.select(&selector, &ctx).map_err(failed)?;
     let mut found = Vec::new();
     while batches.next_batch(&mut found).map_err(failed)? {}

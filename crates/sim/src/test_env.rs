@@ -142,19 +142,19 @@ impl TestEnv {
                 let now_ms = self.clock.now_ms();
                 self.clock.set_now_ms(now_ms - ms.cast_signed());
             }
-            Op::Checkpoint => tsdb.roll_checkpoint(),
+            Op::Checkpoint => tsdb.wal_jobs().roll_checkpoint(),
             Op::Flush => {
-                let flushed = tsdb.flush_closed(self.clock.now_ms());
+                let flushed = tsdb.maintenance().flush_closed(self.clock.now_ms());
                 self.allow_failure("flushing", flushed)?;
             }
             Op::Delete { tenant, seed } => return self.delete(&tsdb, tenant, seed),
             Op::CleanTombstones { tenant } => {
-                let cleaned = tsdb.clean_tombstones(&self.ledgers[tenant].id);
+                let cleaned = tsdb.admin().clean_tombstones(&self.ledgers[tenant].id);
                 self.allow_failure("cleaning tombstones", cleaned)?;
             }
             Op::Snapshot => return self.snapshot(&tsdb),
-            Op::PauseCompaction => tsdb.pause_compaction(),
-            Op::ResumeCompaction => tsdb.resume_compaction(),
+            Op::PauseCompaction => tsdb.maintenance().pause_compaction(),
+            Op::ResumeCompaction => tsdb.maintenance().resume_compaction(),
             Op::SwitchEncoding { tenant } => self.switch_encoding(&tsdb, tenant),
             Op::Query { seed } => return self.query(&tsdb, seed),
             Op::Labels { seed } => return self.query_labels(&tsdb, seed),
@@ -241,10 +241,10 @@ impl TestEnv {
     fn advance_clock(&self, tsdb: &Tsdb, ms: u64, rounds: u64) {
         for _ in 0..rounds {
             self.clock.advance(Duration::from_millis(ms / rounds));
-            tsdb.run_maintenance();
-            tsdb.roll_checkpoint();
-            tsdb.prepare_log();
-            tsdb.sync_log();
+            tsdb.maintenance().run();
+            tsdb.wal_jobs().roll_checkpoint();
+            tsdb.wal_jobs().prepare_segment();
+            tsdb.wal_jobs().sync();
         }
     }
 
@@ -253,7 +253,7 @@ impl TestEnv {
         let ledger = &self.ledgers[tenant];
         let selectors: Vec<_> = (0..=rng.below(2)).map(|_| draw_matchers(&rng, ledger, None)).collect();
         let range = draw_range(&rng, ledger.unit(), now_ms);
-        let deleted = tsdb.delete_series(&ledger.id, &selectors, range);
+        let deleted = tsdb.admin().delete_series(&ledger.id, &selectors, range);
         let ack = match self.allow_failure("deleting", deleted)? {
             Some(_) => AckState::Acked,
             None => AckState::InFlight,
@@ -274,7 +274,7 @@ impl TestEnv {
     fn snapshot(&mut self, tsdb: &Tsdb) -> Result<(), String> {
         let mut tenants: Vec<_> = self.ledgers.iter().map(|ledger| ledger.id.clone()).collect();
         tenants.extend(self.setup.graphite.map(|_| graphite::owner().into()));
-        let made = tsdb.snapshot(&tenants, SnapshotHead::Include);
+        let made = tsdb.admin().snapshot(&tenants, SnapshotHead::Include);
         let Some(name) = self.allow_failure("a snapshot", made)? else { return Ok(()) };
         let dir = self.options.data_dir.join("snapshots").join(name);
         // Opening the snapshot takes disk operations, which must not count or fail.
@@ -302,7 +302,7 @@ impl TestEnv {
             BlockEncoding::Dense => BlockEncoding::Prometheus,
             BlockEncoding::Prometheus => BlockEncoding::Dense,
         };
-        tsdb.set_limits(limits.clone());
+        tsdb.settings().set_limits(limits.clone());
     }
 
     fn query(&mut self, tsdb: &Tsdb, seed: u64) -> Result<(), String> {
@@ -325,7 +325,7 @@ impl TestEnv {
     pub(crate) fn check_all(&mut self) -> Result<(), String> {
         let tsdb = self.tsdb();
         self.compare_all(&tsdb)?;
-        let errors = tsdb.stats().maintenance.error_count;
+        let errors = tsdb.statistics().stats().maintenance.error_count;
         if errors > 0 && !self.may_fail() {
             return Err(format!("{errors} maintenance runs failed, and the disk did not"));
         }
@@ -356,10 +356,10 @@ impl TestEnv {
         }
         for _ in 0..3 {
             self.clock.advance(Duration::from_secs(1));
-            tsdb.sync_log();
+            tsdb.wal_jobs().sync();
         }
         let is_refused = self.disk.refused_count() > self.refused_before;
-        if tsdb.stats().head.wal.is_disk_full && !is_refused {
+        if tsdb.statistics().stats().head.wal.is_disk_full && !is_refused {
             return Err("the disk was freed, and writes are still refused".to_owned());
         }
         Ok(())
@@ -424,7 +424,7 @@ impl TestEnv {
 
     pub(crate) fn crash(&mut self, kind: CrashKind, seed: u64) {
         if let Some(tsdb) = &self.tsdb {
-            let stats = tsdb.stats();
+            let stats = tsdb.statistics().stats();
             let count = |name: &str| stats.metric(name).unwrap_or(0.0) as u64;
             self.tally.bucket.uploads += count("bucket_uploaded_blocks_total");
             self.tally.bucket.removed_copies += count("bucket_removed_local_copies_total");
@@ -524,7 +524,7 @@ impl TestEnv {
             // A power cut leaves holes of frames that were never acknowledged. They are removed with their
             // segment, once both copies of the checkpoint cover it.
             let tsdb = self.tsdb();
-            (0..2).for_each(|_| tsdb.roll_checkpoint());
+            (0..2).for_each(|_| tsdb.wal_jobs().roll_checkpoint());
             self.close(tsdb)?;
             damages = self.check_files()?;
         }

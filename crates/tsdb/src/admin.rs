@@ -35,36 +35,101 @@ pub(crate) struct AdminCounters {
     pub(crate) snapshots: MetricValue,
 }
 
-/// Runs admin requests on the storage.
-pub(crate) struct Admin<'a> {
+/// Admin requests, see [`crate::Tsdb::admin`]. Each waits for maintenance to yield, and keeps it out until it
+/// has returned.
+pub struct Admin<'a> {
     storage: &'a Storage,
     maintenance: &'a Maintenance,
     counters: &'a AdminCounters,
-    lock: MaintenanceLock<'a>,
 }
 
 impl<'a> Admin<'a> {
-    /// Waits for maintenance to yield, and keeps it out until dropped.
-    ///
-    /// # Errors
-    /// [`AdminError::Closed`].
-    pub(crate) fn lock(
+    pub(crate) fn new(
         storage: &'a Storage,
         maintenance: &'a Maintenance,
         counters: &'a AdminCounters,
-    ) -> Result<Admin<'a>, AdminError> {
-        let lock = maintenance.lock().ok_or(AdminError::Closed)?;
-        Ok(Admin { storage, maintenance, counters, lock })
+    ) -> Admin<'a> {
+        Admin { storage, maintenance, counters }
     }
 
-    pub(crate) fn delete_series(
+    /// Deletes the samples in `range`, in the unit of the tenant, of its series that match any of
+    /// `selectors`: once it has returned, later queries do not see them, also after a crash. Samples that are
+    /// written later are visible, whatever their time. The bytes go with the next compaction or
+    /// [`Admin::clean_tombstones`].
+    ///
+    /// Windows of the head with such samples are flushed first, due or not: a block can record deletions, and
+    /// flushed samples cannot come back from the WAL. Cost: these windows, and the matching series of each
+    /// block.
+    ///
+    /// # Errors
+    /// [`AdminError`]; part of the samples may be deleted then.
+    pub fn delete_series(
+        &self,
+        store: &StoreId,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<DeleteReport, AdminError> {
+        let deleted = self.delete_locked(store, selectors, range);
+        // Also after a failure: part of the samples may be gone.
+        self.storage.note_change(store, range);
+        deleted
+    }
+
+    /// Rewrites every block of `store` with tombstones without its deleted samples; returns the number of
+    /// blocks.
+    ///
+    /// # Errors
+    /// [`AdminError`]; blocks before the failed one are clean, the others are unchanged.
+    pub fn clean_tombstones(&self, store: &StoreId) -> Result<u64, AdminError> {
+        let lock = self.lock()?;
+        let rewriter = self.maintenance.block_rewriter(&lock);
+        let blocks = self.storage.blocks().tenant_or_new(store);
+        self.storage.blocks().remove_files(&blocks)?;
+        let mut cleaned_count = 0;
+        for block in blocks.list().iter().filter(|block| block.record().tombstone_count > 0) {
+            let rewrite = Rewrite::of_block(store, &blocks, block.clone());
+            if !rewriter.has_room_for(&rewrite) {
+                return Err(AdminError::NoSpace(block.ulid()));
+            }
+            rewriter.run(&rewrite, Urgency::Requested)?;
+            cleaned_count += 1;
+            self.counters.cleaned_blocks.increment();
+        }
+        Ok(cleaned_count)
+    }
+
+    /// Writes a snapshot of `stores` and returns its name below `snapshots/` of the data directory. With the
+    /// default store of a tenant come its other stores, databases, metadata and events. Cost: a hard link per
+    /// file of a block, and a flush of the head's windows. Maintenance waits meanwhile, writes do not.
+    ///
+    /// # Errors
+    /// [`AdminError`]; nothing of the snapshot is left then.
+    pub fn snapshot(&self, stores: &[StoreId], head: SnapshotHead) -> Result<String, AdminError> {
+        let _lock = self.lock()?;
+        let name = SnapshotWriter::new(self.storage).write(stores, head)?;
+        self.counters.snapshots.increment();
+        tracing::info!(name, "snapshot written");
+        Ok(name)
+    }
+
+    /// Waits for maintenance to yield, and keeps it out until the lock is dropped.
+    ///
+    /// # Errors
+    /// [`AdminError::Closed`].
+    fn lock(&self) -> Result<MaintenanceLock<'a>, AdminError> {
+        self.maintenance.lock().ok_or(AdminError::Closed)
+    }
+
+    /// Deletes samples while maintenance waits.
+    fn delete_locked(
         &self,
         tenant: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<DeleteReport, AdminError> {
+        let lock = self.lock()?;
         let store = self.storage.blocks();
-        self.flush_and_delete(tenant, selectors, range)?;
+        self.flush_and_delete(&lock, tenant, selectors, range)?;
         let blocks = store.tenant_or_new(tenant);
         // Files that are only hidden would come back with a crash, without tombstones.
         store.remove_files(&blocks)?;
@@ -103,12 +168,13 @@ impl<'a> Admin<'a> {
     /// and frees the WAL of both.
     fn flush_and_delete(
         &self,
+        lock: &MaintenanceLock<'_>,
         store: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<(), AdminError> {
         let head = self.storage.head();
-        let writer = self.maintenance.flush_writer(&self.lock);
+        let writer = self.maintenance.flush_writer(lock);
         for range in self.flush_ranges(store, selectors, range)? {
             writer.flush(store, range)?;
         }
@@ -152,30 +218,5 @@ impl<'a> Admin<'a> {
         ranges.iter_mut().for_each(|range| *range = of_tenant.widened(*range, width));
         ranges.dedup();
         Ok(ranges)
-    }
-
-    pub(crate) fn clean_tombstones(&self, tenant: &StoreId) -> Result<u64, AdminError> {
-        let store = self.storage.blocks();
-        let rewriter = self.maintenance.block_rewriter(&self.lock);
-        let blocks = store.tenant_or_new(tenant);
-        store.remove_files(&blocks)?;
-        let mut cleaned_count = 0;
-        for block in blocks.list().iter().filter(|block| block.record().tombstone_count > 0) {
-            let rewrite = Rewrite::of_block(tenant, &blocks, block.clone());
-            if !rewriter.has_room_for(&rewrite) {
-                return Err(AdminError::NoSpace(block.ulid()));
-            }
-            rewriter.run(&rewrite, Urgency::Requested)?;
-            cleaned_count += 1;
-            self.counters.cleaned_blocks.increment();
-        }
-        Ok(cleaned_count)
-    }
-
-    pub(crate) fn snapshot(&self, stores: &[StoreId], head: SnapshotHead) -> Result<String, AdminError> {
-        let name = SnapshotWriter::new(self.storage).write(stores, head)?;
-        self.counters.snapshots.increment();
-        tracing::info!(name, "snapshot written");
-        Ok(name)
     }
 }

@@ -80,7 +80,7 @@ impl BucketSources {
     }
 
     /// Returns the source for languages with types of a store of `catalog`, the databases of `tenant`; as
-    /// [`crate::Tsdb::typed_queryable`].
+    /// [`crate::TsdbReader::typed_queryable`].
     #[must_use]
     pub fn typed_queryable(
         &self,
@@ -91,7 +91,7 @@ impl BucketSources {
         Some(Arc::new(TypedBucket(self.blocks_of(tenant, catalog, store)?)))
     }
 
-    /// Returns the store of a retention policy as metrics; as [`crate::Tsdb::as_metrics`].
+    /// Returns the store of a retention policy as metrics; as [`crate::TsdbReader::as_metrics`].
     #[must_use]
     pub fn as_metrics(
         &self,
@@ -103,7 +103,7 @@ impl BucketSources {
         Some(as_metrics(in_milliseconds(Arc::new(TenantBucket::of_policy(source)))))
     }
 
-    /// Returns the default store of `tenant` as measurements; as [`crate::Tsdb::as_measurements`].
+    /// Returns the default store of `tenant` as measurements; as [`crate::TsdbReader::as_measurements`].
     #[must_use]
     pub fn as_measurements(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         as_measurements(self.remote.own(tenant))

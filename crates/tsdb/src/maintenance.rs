@@ -79,8 +79,11 @@ pub(crate) struct MaintenanceLock<'a> {
     _state: MutexGuard<'a, State>,
 }
 
-/// Queue of maintenance jobs and the thread that runs them.
-pub(crate) struct Maintenance {
+/// Kinds of jobs that replace blocks by others, or roll them up.
+const REWRITING_KINDS: [JobKind; 3] = [JobKind::Compaction, JobKind::Deletion, JobKind::Rollup];
+
+/// Queue of maintenance jobs, see [`crate::Tsdb::maintenance`].
+pub struct Maintenance {
     storage: Arc<Storage>,
     control: Control,
     counters: Counters,
@@ -152,9 +155,10 @@ impl Maintenance {
         Maintenance { storage, control, counters, scrub, state: Mutex::new(state) }
     }
 
-    /// Runs the due jobs within the budget of each kind. Ends early, after one batch of jobs at least, if an
-    /// operator waits.
-    pub(crate) fn run(&self) {
+    /// Runs the jobs that are due, within the budget of each kind: flush, retention, checkpoint, compaction,
+    /// scrub and others. To be called every second, on a thread of its own. Ends early, after one batch of
+    /// jobs at least, if an operator waits. A job that fails is logged, counted and retried by a later run.
+    pub fn run(&self) {
         let mut state = self.state.lock();
         if self.control.is_stopped() {
             return;
@@ -173,11 +177,12 @@ impl Maintenance {
         self.publish_queues(&state.scheduler);
     }
 
-    /// Flushes every window that ends before `now_ms`, due or not, and writes a checkpoint.
+    /// Flushes every window that ends before `now_ms` to a block, due or not, and writes a checkpoint. For
+    /// tools and tests; the server waits until windows are due.
     ///
     /// # Errors
     /// The text of the last failure; nothing is lost then.
-    pub(crate) fn flush_closed(&self, now_ms: i64) -> Result<(), String> {
+    pub fn flush_closed(&self, now_ms: i64) -> Result<(), String> {
         let mut state = self.state.lock();
         state.scheduler.clear(JobKind::Flush);
         FlushJobs::closed_windows(&self.storage, now_ms).into_iter().for_each(|job| state.scheduler.add(job));
@@ -200,18 +205,38 @@ impl Maintenance {
         self.storage.head().checkpointer().checkpoint().map(drop).map_err(|error| error.to_string())
     }
 
-    /// Runs one step of the scrub, as every run does; returns true once all blocks are verified.
-    pub(crate) fn verify_blocks(&self) -> bool {
+    /// Runs one step of the verification of all blocks after a start, as every run does; returns true once
+    /// all are verified. Cost: 32 MiB read or 50 ms.
+    pub fn verify_blocks(&self) -> bool {
         self.scrub.step(self.storage.env(), self.storage.blocks())
     }
 
-    /// Starts no further jobs of `kind`, and ends a running compaction if it is that.
-    pub(crate) fn pause(&self, kind: JobKind) {
-        self.control.set_paused(kind as usize, true);
+    /// Starts no jobs of `kinds` ([`JobKind::ALL`] for all) until [`Maintenance::resume`]. A running
+    /// compaction ends at its next series, jobs of other kinds are completed.
+    pub fn pause(&self, kinds: &[JobKind]) {
+        for kind in kinds {
+            self.control.set_paused(*kind as usize, true);
+            tracing::info!("{} paused", kind.name());
+        }
     }
 
-    pub(crate) fn resume(&self, kind: JobKind) {
-        self.control.set_paused(kind as usize, false);
+    /// Starts jobs of `kinds` again.
+    pub fn resume(&self, kinds: &[JobKind]) {
+        for kind in kinds {
+            self.control.set_paused(*kind as usize, false);
+            tracing::info!("{} resumed", kind.name());
+        }
+    }
+
+    /// Pauses compactions, and the rewriting of blocks with deletions, until
+    /// [`Maintenance::resume_compaction`].
+    pub fn pause_compaction(&self) {
+        self.pause(&REWRITING_KINDS);
+    }
+
+    /// Starts compactions again.
+    pub fn resume_compaction(&self) {
+        self.resume(&REWRITING_KINDS);
     }
 
     /// Returns true if `kind` is paused.

@@ -1,7 +1,7 @@
 //! Bytes of metrics in the local blocks of a tenant's default store.
 //!
 //! Invariant: a block counts once, also if it is replaced meanwhile.
-//! Not here: metrics of the head (`Tsdb::scan_metrics`), bytes of a bucket.
+//! Not here: metrics of the head (`TsdbStatistics::scan_metrics`), bytes of a bucket.
 
 use chronolith_base::Reservation;
 use chronolith_base::hash::HashMap;

@@ -11,7 +11,7 @@ use chronolith_bucket::Folder;
 use chronolith_format::block::meta::Ulid;
 use chronolith_head::Head;
 use chronolith_model::rollup::RollupRules;
-use chronolith_model::{BlockEncoding, StoreId, TenantId, TenantLimits};
+use chronolith_model::{BlockEncoding, StoreId, TenantId, TenantLimits, TimeRange};
 use parking_lot::RwLock;
 
 use crate::blocks::BlockStore;
@@ -169,6 +169,22 @@ impl Storage {
 
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    /// Records that samples of `store` in `range`, in its unit, changed by another way than a batch or
+    /// retention. To be called after the change.
+    pub(crate) fn note_change(&self, store: &StoreId, range: TimeRange) {
+        self.changes.note_range(store, range);
+        self.note_change_of_owner(store, range.start);
+    }
+
+    /// Records that samples of a store from `first` on changed for readers of all stores of its owner.
+    pub(crate) fn note_change_of_owner(&self, store: &StoreId, first: i64) {
+        let owner = if store.is_default() { None } else { self.side.databases.owner_of(store) };
+        if let Some(owner) = owner {
+            let from_ms = TimeRange::new(store.time_unit().to_ms(first), i64::MAX);
+            self.changes.note_range(&owner.into(), from_ms);
+        }
     }
 
     /// Returns a copy of the limits of all tenants.

@@ -1,39 +1,35 @@
-//! Time series database of all tenants: open, write, query, run maintenance, close.
+//! Time series database of all tenants: a facade over its parts, with the operations of applications: open,
+//! write, close.
 //!
 //! Invariants: a batch is acknowledged only when it is durable; a query sees a sample from its
 //! acknowledgement on.
-//! Not here: storage of samples (`head`, `block`), background jobs (`maintenance`), admin requests (`admin`).
+//! Not here: storage of samples (`head`, `block`), parts that the facade returns, each in a file of its own.
 
-use std::collections::BTreeMap;
+mod bucket_jobs;
+mod databases;
+mod reader;
+mod settings;
+mod statistics;
+mod wal_jobs;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
 use chronolith_base::Env;
 use chronolith_base::disk::LockGuard;
-use chronolith_head::{
-    Cardinality, Head, HeadError, ReplayProgress, SyncMode, TenantStats, WalPosition, WriteError,
-};
+use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError};
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
-use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
-use chronolith_model::rollup::RollupRules;
-use chronolith_model::{
-    Exemplar, KIND_LABEL, Labels, METRIC_NAME, Matcher, MetadataEntry, QueryError, Queryable, ReadContext,
-    Selector, StoreId, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
-};
+use chronolith_model::{Queryable, StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome};
 
-use crate::admin::error::AdminError;
-use crate::admin::report::DeleteReport;
-use crate::admin::snapshot::{SnapshotHead, remove_incomplete};
+use crate::admin::snapshot::remove_incomplete;
 use crate::admin::{Admin, AdminCounters};
-use crate::block_list::{self, BlockList};
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::bucket::Bucket;
 use crate::bucket::upload_state::UploadState;
-use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
+use crate::bucket_maintenance::BucketMaintenance;
 use crate::changes::Writer;
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::{CatalogOwners, DatabaseStore};
@@ -41,35 +37,21 @@ use crate::exemplars::{ExemplarStorage, ExemplarWindow};
 use crate::frame_copies::Findings;
 use crate::graphite::GraphiteLog;
 use crate::ingestion_rate::IngestionRates;
-use crate::limits::LimitsTable;
 use crate::maintenance::store_removal::forget_removed;
-use crate::maintenance::{GuardedClock, JobKind, Maintenance};
-use crate::memory::{self, TsdbMemory};
+use crate::maintenance::{GuardedClock, Maintenance};
 use crate::metadata::{Change, MetadataStore};
-use crate::metric_disk::{self, MetricDiskBytes, MetricFilter};
 use crate::options::{OpenError, TsdbOptions};
-use crate::query::TenantQueryable;
 use crate::query::fields::BlockFields;
 use crate::query::lookback::bounded;
-use crate::query::measurements::as_measurements;
-use crate::query::metrics::as_metrics;
-use crate::query::typed::TypedQueryable;
-use crate::query::unit::in_milliseconds;
-use crate::query::view::{await_databases, knows_databases, tenant_view};
-use crate::stats::{self, StartReport, StatsSources, TsdbStats};
+use crate::stats::{StartReport, StatsSources};
 use crate::storage::{SideStores, Storage};
-use crate::tenant_usage::{self, LimitUse, TenantSize};
 use crate::upload::Uploads;
-
-/// Bounds of the pause between two calls of [`Tsdb::sync_log`].
-const SYNC_PAUSE_MIN: Duration = Duration::from_millis(5);
-const SYNC_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// Time between two measurements of the head's memory, for its limit.
-const MEASURE_INTERVAL_NS: u64 = 900_000_000;
-
-/// Kinds of jobs that replace blocks by others, or roll them up.
-const REWRITING_KINDS: [JobKind; 3] = [JobKind::Compaction, JobKind::Deletion, JobKind::Rollup];
+pub use bucket_jobs::BucketJobs;
+pub use databases::Databases;
+pub use reader::TsdbReader;
+pub use settings::Settings;
+pub use statistics::TsdbStatistics;
+pub use wal_jobs::WalJobs;
 
 /// A batch that is visible and may not be durable yet, see [`Tsdb::apply`].
 #[must_use = "it is acknowledged after `Tsdb::wait_durable`"]
@@ -121,7 +103,7 @@ impl Tsdb {
         Tsdb::open_with_bucket(env, options, progress, None)
     }
 
-    /// As [`Tsdb::open`]. Blocks are uploaded to `bucket` by [`Tsdb::upload_blocks`], and queries read those
+    /// As [`Tsdb::open`]. Blocks are uploaded to `bucket` by [`BucketJobs::upload_blocks`], and queries read those
     /// that only it has.
     ///
     /// # Errors
@@ -221,7 +203,7 @@ impl Tsdb {
         if !store.is_default()
             && let Some(&first) = batch.times.iter().min()
         {
-            self.note_change_of_owner(store, first);
+            self.storage.note_change_of_owner(store, first);
         }
         let change = self.storage.metadata().keep(store, &batch.metadata);
         let window = ExemplarWindow::of(&limits, self.storage.env().clock.now_ms());
@@ -261,453 +243,6 @@ impl Tsdb {
         })
     }
 
-    /// Returns head and blocks of `tenant` as one source, and its databases as PromQL sees them; empty for a
-    /// tenant without data.
-    #[must_use]
-    pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        tenant_view(&self.storage, tenant)
-    }
-
-    /// Returns head and blocks of one store as one source, without the other stores of its tenant.
-    #[must_use]
-    pub fn store_queryable(&self, store: &StoreId) -> Arc<dyn Queryable> {
-        Arc::new(TenantQueryable::new(&self.storage, store))
-    }
-
-    /// Returns head and blocks of `store` as one source for languages with types: series with all their
-    /// labels, reserved ones included, and samples of the type of their series.
-    #[must_use]
-    pub fn typed_queryable(&self, store: &StoreId) -> Arc<dyn Queryable> {
-        Arc::new(TypedQueryable::new(TenantQueryable::new(&self.storage, store)))
-    }
-
-    /// Returns the series of `tenant`'s default store as fields named `value` of measurements named as the
-    /// metrics, with times in nanoseconds.
-    #[must_use]
-    pub fn as_measurements(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        as_measurements(Arc::new(TenantQueryable::new(&self.storage, &tenant.into())))
-    }
-
-    /// Returns the fields named `value` of the store of a retention policy as metrics named as their
-    /// measurements, with times in milliseconds.
-    #[must_use]
-    pub fn as_metrics(&self, store: &StoreId) -> Arc<dyn Queryable> {
-        as_metrics(in_milliseconds(Arc::new(TenantQueryable::new(&self.storage, store))))
-    }
-
-    /// Returns ranges of time, in the unit of the tenant, in which it may have samples.
-    ///
-    /// # Errors
-    /// As a query that reads the list of blocks of the bucket.
-    pub fn sample_ranges(&self, store: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
-        let windows = self.storage.head().windows().list_of(store);
-        let mut ranges: Vec<TimeRange> = windows.iter().map(|window| window.range).collect();
-        if let Some(blocks) = self.storage.blocks().tenant(store) {
-            ranges.extend(blocks.list().iter().map(|block| block.range()));
-        }
-        if let Some(source) = self.storage.bucket_blocks(store) {
-            let blocks = source.blocks_in(TimeRange::ALL, ctx)?;
-            ranges.extend(blocks.iter().map(|block| block.range()));
-        }
-        Ok(ranges)
-    }
-
-    /// Returns an estimate of the series of `store`: those in the head or in the block with most of them.
-    #[must_use]
-    pub fn series_count(&self, store: &StoreId) -> u64 {
-        let ctx = ReadContext::unlimited(self.storage.env().clock.clone());
-        let all = Selector { matchers: &[], range: TimeRange::ALL };
-        let estimate = TenantQueryable::new(&self.storage, store).estimate(&all, &ctx);
-        estimate.ok().flatten().map_or(0, |estimate| estimate.series)
-    }
-
-    /// Returns events and meta tag rules of Graphite clients.
-    #[must_use]
-    pub fn graphite(&self) -> &GraphiteLog {
-        self.storage.graphite()
-    }
-
-    /// Returns the metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
-    #[must_use]
-    pub fn metadata(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
-        self.storage.metadata().list(&tenant.into(), metric, limit)
-    }
-
-    /// Returns the exemplars of series that match any of `selectors`, by series labels, times ascending.
-    #[must_use]
-    pub fn exemplars(
-        &self,
-        tenant: &TenantId,
-        selectors: &[Vec<Matcher>],
-        range: TimeRange,
-    ) -> Vec<(Labels, Vec<Exemplar>)> {
-        self.exemplars.select(&tenant.into(), selectors, range)
-    }
-
-    /// Returns the part of `range`, in the unit of the tenant, from the first window on in which `store` may
-    /// have samples; `None` if there is none.
-    #[must_use]
-    pub fn times(&self, store: &StoreId, range: TimeRange) -> Option<TimeRange> {
-        let windows = self.storage.head().windows().list_of(store);
-        let head = windows.iter().map(|window| window.range).filter(|window| window.overlaps(range));
-        let blocks = self.storage.blocks().tenant(store);
-        let blocks = blocks.and_then(|blocks| blocks.first_start_in(range));
-        let first = head.map(|window| window.start).chain(blocks).min()?;
-        Some(TimeRange::new(first.max(range.start), range.end))
-    }
-
-    /// Records that samples of `store` in `range`, in its unit, changed by another way than [`Tsdb::append`]
-    /// or retention: a deletion, an import of blocks. To be called after the change.
-    pub fn note_change(&self, store: &StoreId, range: TimeRange) {
-        self.storage.changes().note_range(store, range);
-        self.note_change_of_owner(store, range.start);
-    }
-
-    /// Records that samples of a store from `first` on changed for readers of all stores of its owner.
-    fn note_change_of_owner(&self, store: &StoreId, first: i64) {
-        let owner = if store.is_default() { None } else { self.storage.databases().owner_of(store) };
-        if let Some(owner) = owner {
-            let from_ms = TimeRange::new(store.time_unit().to_ms(first), i64::MAX);
-            self.storage.changes().note_range(&owner.into(), from_ms);
-        }
-    }
-
-    /// Returns the tenants with data, sorted.
-    #[must_use]
-    pub fn tenants(&self) -> Vec<TenantId> {
-        stats::tenants(&self.storage)
-    }
-
-    /// Returns the databases of all tenants: one version of the catalogue.
-    #[must_use]
-    pub fn databases(&self) -> Arc<DatabaseCatalog> {
-        self.storage.databases().catalog()
-    }
-
-    /// Returns true if [`Tsdb::databases`] has all databases of `tenant`. Databases that only the bucket has
-    /// are read in the background after the start: until then a name that is not in the catalogue may exist.
-    #[must_use]
-    pub fn knows_databases(&self, tenant: &TenantId) -> bool {
-        knows_databases(&self.storage, tenant)
-    }
-
-    /// Waits until [`Tsdb::knows_databases`]. Cost the first time: two requests to the bucket.
-    ///
-    /// # Errors
-    /// [`QueryError::Unavailable`] if the bucket does not answer; as [`ReadContext::begin_wait`].
-    pub fn await_databases(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<(), QueryError> {
-        await_databases(&self.storage, tenant, ctx)
-    }
-
-    /// Changes the databases of `tenant` and returns when the change is durable. The samples of dropped
-    /// stores cannot be read any more then; a maintenance job removes them.
-    ///
-    /// # Errors
-    /// [`CatalogError`]: nothing changed, now or after a restart, unless the text says that it may have.
-    pub fn change_databases(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
-        self.storage.databases().change(tenant, change)?;
-        if !matches!(change, CatalogChange::SetLastRun { .. }) {
-            self.storage.changes().note_range(&tenant.into(), TimeRange::ALL);
-        }
-        let is_of_tenant =
-            |store: &StoreId| self.storage.databases().owner_of(store).as_ref() == Some(tenant);
-        self.storage.blocks().mark_changed_if(|store| !store.is_default() && is_of_tenant(store));
-        Ok(())
-    }
-
-    /// Returns the limits of all tenants.
-    #[must_use]
-    pub fn limits(&self) -> LimitsTable {
-        self.storage.limits()
-    }
-
-    /// Returns the limits of `store`: the limits of its tenant, and what the catalogue of databases sets.
-    #[must_use]
-    pub fn limits_of(&self, store: &StoreId) -> TenantLimits {
-        self.storage.limits_of(store)
-    }
-
-    /// Replaces the limits of all tenants (configuration reload). Writes, flushes, retention and compactions
-    /// that begin later use them; cached results that another duplicate policy may change count as changed.
-    pub fn set_limits(&self, limits: LimitsTable) {
-        self.storage.set_limits(limits);
-    }
-
-    /// Sets the rules of roll-ups of Graphite stores; `None` for none. Blocks that have roll-ups keep them.
-    pub fn set_rollup_rules(&self, rules: Option<Arc<dyn RollupRules>>) {
-        self.storage.set_rollup_rules(rules);
-    }
-
-    /// Returns the pause between two calls of [`Tsdb::sync_log`]: in interval mode it bounds the loss at a
-    /// power cut.
-    #[must_use]
-    pub fn sync_pause(&self) -> Duration {
-        match self.storage.options().sync {
-            SyncMode::Interval(ms) => Duration::from_millis(ms / 4).clamp(SYNC_PAUSE_MIN, SYNC_PAUSE_MAX),
-            SyncMode::Fsync | SyncMode::Os => SYNC_PAUSE_MAX,
-        }
-    }
-
-    /// Pause between two calls of [`Tsdb::prepare_log`].
-    pub const PREPARE_PAUSE: Duration = Duration::from_millis(100);
-
-    /// Prepares the next WAL segment, on a thread of its own: it may write as many zeros as a segment has
-    /// bytes. Cheap if there is nothing to do.
-    pub fn prepare_log(&self) {
-        if let Err(error) = self.storage.head().prepare_segment() {
-            tracing::warn!(%error, "creating the next WAL segment ahead failed, retrying when it is needed");
-        }
-    }
-
-    /// Syncs the WAL in interval mode, accepts writes again once a full disk has space, and measures memory
-    /// once per second. Cheap if there is nothing to do; never waits for [`Tsdb::run_maintenance`], which may
-    /// be writing a block. A panic poisons the WAL: without these syncs no acknowledged sample would become
-    /// durable.
-    pub fn sync_log(&self) {
-        let head = self.storage.head();
-        head.poison_on_panic("syncing at the interval", || {
-            head.recover_space();
-            if matches!(self.storage.options().sync, SyncMode::Interval(_)) {
-                self.count_metadata_error(self.storage.metadata().sync());
-                self.count_metadata_error(self.storage.graphite().sync());
-            }
-        });
-        let now_ns = self.storage.env().clock.mono_ns();
-        if now_ns.saturating_sub(self.measured_ns.load(Ordering::Relaxed)) >= MEASURE_INTERVAL_NS {
-            self.measured_ns.store(now_ns, Ordering::Relaxed);
-            head.statistics().measure_memory();
-        }
-    }
-
-    /// Writes the due slices of the checkpoint. To be called every second or more often, on a thread of its
-    /// own: never waits for [`Tsdb::run_maintenance`], which may be writing a block.
-    pub fn roll_checkpoint(&self) {
-        let head = self.storage.head();
-        head.verify_next_sealed_file();
-        if let Err(error) = head.checkpointer().roll_checkpoint() {
-            self.maintenance.counters().errors.increment();
-            tracing::error!(%error, "writing a part of the checkpoint failed, retrying");
-        }
-    }
-
-    /// Runs the maintenance jobs that are due: flush, retention, checkpoint, compaction, scrub and others. To
-    /// be called every second, on a thread of its own. A job that fails is logged, counted and retried by a
-    /// later run.
-    pub fn run_maintenance(&self) {
-        self.maintenance.run();
-    }
-
-    /// Uploads the blocks that the bucket does not have. To be called every second, on a thread of its own;
-    /// returns when all are uploaded. A failure is logged, counted and retried by a later call.
-    pub fn upload_blocks(&self) {
-        if let Some(state) = self.storage.uploads() {
-            self.uploads.run(&self.storage, state);
-        }
-    }
-
-    /// Runs the maintenance of the bucket that is due: retention, removal of replaced blocks, leftovers,
-    /// compaction of blocks without a local copy. To be called every second, on a thread of its own. A
-    /// failure is logged, counted and retried by a later call.
-    pub fn maintain_bucket(&self) {
-        if let (Some(state), Some(now_ms)) = (self.storage.uploads(), self.maintenance.trusted_ms()) {
-            let parts = BucketParts { storage: &self.storage, state, maintenance: &self.maintenance };
-            self.bucket_maintenance.run(parts, now_ms);
-        }
-    }
-
-    /// Ends [`Tsdb::upload_blocks`] and [`Tsdb::maintain_bucket`] at their next request; they do nothing
-    /// more.
-    pub fn stop_uploads(&self) {
-        if let Some(state) = self.storage.uploads() {
-            self.uploads.stop(state);
-        }
-    }
-
-    /// Runs one step of the verification of all blocks after a start, as every run of maintenance does;
-    /// returns true once all are verified. Cost: 32 MiB read or 50 ms.
-    pub fn verify_blocks(&self) -> bool {
-        self.maintenance.verify_blocks()
-    }
-
-    /// Flushes every window that ends before `now_ms` to a block, due or not, and writes a checkpoint. For
-    /// tools and tests; the server waits until windows are due.
-    ///
-    /// # Errors
-    /// The text of the last failure; nothing is lost then.
-    pub fn flush_closed(&self, now_ms: i64) -> Result<(), String> {
-        self.maintenance.flush_closed(now_ms)
-    }
-
-    /// Starts no maintenance jobs of `kinds` ([`JobKind::ALL`] for all) until [`Tsdb::resume_maintenance`]. A
-    /// running compaction ends at its next series, jobs of other kinds are completed.
-    pub fn pause_maintenance(&self, kinds: &[JobKind]) {
-        for kind in kinds {
-            self.maintenance.pause(*kind);
-            tracing::info!("{} paused", kind.name());
-        }
-    }
-
-    /// Starts maintenance jobs of `kinds` again.
-    pub fn resume_maintenance(&self, kinds: &[JobKind]) {
-        for kind in kinds {
-            self.maintenance.resume(*kind);
-            tracing::info!("{} resumed", kind.name());
-        }
-    }
-
-    /// Pauses compactions, and the rewriting of blocks with deletions, until [`Tsdb::resume_compaction`].
-    pub fn pause_compaction(&self) {
-        self.pause_maintenance(&REWRITING_KINDS);
-    }
-
-    /// Starts compactions again.
-    pub fn resume_compaction(&self) {
-        self.resume_maintenance(&REWRITING_KINDS);
-    }
-
-    /// Deletes the samples in `range`, in the unit of the tenant, of its series that match any of
-    /// `selectors`: once it has returned, later queries do not see them, also after a crash. Samples that are
-    /// written later are visible, whatever their time. The bytes go with the next compaction or
-    /// [`Tsdb::clean_tombstones`].
-    ///
-    /// Windows of the head with such samples are flushed first, due or not: a block can record deletions, and
-    /// flushed samples cannot come back from the WAL. Cost: these windows, and the matching series of each
-    /// block.
-    ///
-    /// # Errors
-    /// [`AdminError`]; part of the samples may be deleted then.
-    pub fn delete_series(
-        &self,
-        store: &StoreId,
-        selectors: &[Vec<Matcher>],
-        range: TimeRange,
-    ) -> Result<DeleteReport, AdminError> {
-        let deleted = self.admin().and_then(|admin| admin.delete_series(store, selectors, range));
-        // Also after a failure: part of the samples may be gone.
-        self.note_change(store, range);
-        deleted
-    }
-
-    /// Rewrites every block of `store` with tombstones without its deleted samples; returns the number of
-    /// blocks.
-    ///
-    /// # Errors
-    /// [`AdminError`]; blocks before the failed one are clean, the others are unchanged.
-    pub fn clean_tombstones(&self, store: &StoreId) -> Result<u64, AdminError> {
-        self.admin()?.clean_tombstones(store)
-    }
-
-    /// Writes a snapshot of `stores` and returns its name below `snapshots/` of the data directory. With the
-    /// default store of a tenant come its other stores, databases, metadata and events. Cost: a hard link per
-    /// file of a block, and a flush of the head's windows. Maintenance waits meanwhile, writes do not.
-    ///
-    /// # Errors
-    /// [`AdminError`]; nothing of the snapshot is left then.
-    pub fn snapshot(&self, stores: &[StoreId], head: SnapshotHead) -> Result<String, AdminError> {
-        self.admin()?.snapshot(stores, head)
-    }
-
-    fn admin(&self) -> Result<Admin<'_>, AdminError> {
-        Admin::lock(&self.storage, &self.maintenance, &self.admin_counters)
-    }
-
-    /// Returns counters and sizes. Walks the head: to be called a few times per minute, not per second.
-    #[must_use]
-    pub fn stats(&self) -> TsdbStats {
-        stats::collect(&StatsSources {
-            storage: &self.storage,
-            maintenance: &self.maintenance,
-            bucket_maintenance: &self.bucket_maintenance,
-            admin: &self.admin_counters,
-            exemplars: &self.exemplars,
-            start: &self.start,
-        })
-    }
-
-    /// Returns the memory by part, and the `tenant_count` tenants with most in the head.
-    #[must_use]
-    pub fn memory(&self, tenant_count: usize) -> TsdbMemory {
-        memory::collect(&self.storage, &self.exemplars, tenant_count)
-    }
-
-    /// Returns the `limit` blocks of `tenant` with the latest ends, those that only the bucket has included.
-    /// Cost: reads `meta.json` of each listed block that is local alone.
-    ///
-    /// # Errors
-    /// As [`ReadContext::check`]. A bucket that does not answer is named in the list.
-    pub fn block_list(
-        &self,
-        tenant: &TenantId,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<BlockList, QueryError> {
-        block_list::of_storage(&self.storage, tenant, limit, ctx)
-    }
-
-    /// Returns the head cardinality of `tenant`, `limit` entries per list.
-    #[must_use]
-    pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> Cardinality {
-        let mut all = self.storage.head().statistics().cardinality(&tenant.into(), limit);
-        all.values_by_label.retain(|(name, _)| name != KIND_LABEL);
-        all.bytes_by_label.retain(|(name, _)| name != KIND_LABEL);
-        let is_kind = |pair: &str| pair.strip_prefix(KIND_LABEL).is_some_and(|rest| rest.starts_with('='));
-        all.series_by_pair.retain(|(pair, _)| !is_kind(pair));
-        all
-    }
-
-    /// Returns sizes of `tenant` in the head. Walks its series.
-    #[must_use]
-    pub fn head_stats_of(&self, tenant: &TenantId) -> TenantStats {
-        self.storage.head().statistics().tenant_stats(&tenant.into())
-    }
-
-    /// Returns the sizes of all tenants with data. Cost: visits each tenant and store.
-    #[must_use]
-    pub fn tenant_sizes(&self) -> BTreeMap<TenantId, TenantSize> {
-        tenant_usage::sizes(&self.storage)
-    }
-
-    /// Returns the use of those limits of `tenant` that the storage keeps.
-    #[must_use]
-    pub fn limit_uses(&self, tenant: &TenantId) -> Vec<LimitUse> {
-        tenant_usage::limit_uses(&self.storage, &self.ingestion_rates, tenant)
-    }
-
-    /// Visits the metric names of the default store of `tenant` in the head with their numbers of series,
-    /// ascending, until `visit` returns false.
-    ///
-    /// # Errors
-    /// As [`ReadContext::check`].
-    pub fn scan_metrics(
-        &self,
-        tenant: &TenantId,
-        ctx: &ReadContext,
-        visit: &mut dyn FnMut(&str, u64) -> bool,
-    ) -> Result<(), QueryError> {
-        self.storage.head().reader().scan_series_counts(&tenant.into(), METRIC_NAME, ctx, visit)
-    }
-
-    /// Returns the bytes of metrics in the local blocks of the default store of `tenant`. Cost: opens each
-    /// block; see [`chronolith_block::metric_bytes`].
-    ///
-    /// # Errors
-    /// Errors of blocks that are damaged or cannot be read; as [`ReadContext::check`];
-    /// [`QueryError::Memory`].
-    pub fn metric_disk_bytes(
-        &self,
-        tenant: &TenantId,
-        filter: MetricFilter<'_>,
-        ctx: &ReadContext,
-    ) -> Result<MetricDiskBytes, QueryError> {
-        metric_disk::read(self.storage.blocks(), &tenant.into(), filter, ctx)
-    }
-
-    /// Returns the number of series in the head by store, without stores that have none.
-    #[must_use]
-    pub fn head_series_by_store(&self) -> Vec<(StoreId, u64)> {
-        self.storage.head().statistics().series_by_tenant()
-    }
-
     /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next
     /// start replays nothing; the lock goes with the last reference.
     ///
@@ -716,17 +251,75 @@ impl Tsdb {
     pub fn close(&self) -> Result<(), HeadError> {
         self.maintenance.stop();
         self.storage.blocks().commit();
-        self.count_metadata_error(self.storage.metadata().close());
-        self.count_metadata_error(self.storage.graphite().sync());
+        self.wal_jobs().close_side_stores();
         self.storage.head().close()
     }
 
-    /// Counts and logs a failed write of metadata, which a later call retries.
-    fn count_metadata_error(&self, written: Result<(), WriteError>) {
-        if let Err(error) = written {
-            self.maintenance.counters().errors.increment();
-            tracing::error!(%error, "writing metadata failed, retrying");
+    /// Returns the read side: sources of queries, and the series, metadata and exemplars of tenants.
+    #[must_use]
+    pub fn reader(&self) -> TsdbReader<'_> {
+        TsdbReader { storage: &self.storage, exemplars: &self.exemplars }
+    }
+
+    /// Returns the databases of InfluxDB clients and the Graphite stores of all tenants.
+    #[must_use]
+    pub fn databases(&self) -> Databases<'_> {
+        Databases { storage: &self.storage }
+    }
+
+    /// Returns events and meta tag rules of Graphite clients.
+    #[must_use]
+    pub fn graphite(&self) -> &GraphiteLog {
+        self.storage.graphite()
+    }
+
+    /// Returns the settings that may change while the database runs.
+    #[must_use]
+    pub fn settings(&self) -> Settings<'_> {
+        Settings { storage: &self.storage }
+    }
+
+    /// Returns the requests of operators: deletion of series, cleaning of tombstones, snapshots.
+    #[must_use]
+    pub fn admin(&self) -> Admin<'_> {
+        Admin::new(&self.storage, &self.maintenance, &self.admin_counters)
+    }
+
+    /// Returns the maintenance of head and blocks, which the caller runs every second.
+    #[must_use]
+    pub fn maintenance(&self) -> &Maintenance {
+        &self.maintenance
+    }
+
+    /// Returns the jobs of the log, which the caller runs while the database is open.
+    #[must_use]
+    pub fn wal_jobs(&self) -> WalJobs<'_> {
+        WalJobs { storage: &self.storage, maintenance: &self.maintenance, measured_ns: &self.measured_ns }
+    }
+
+    /// Returns the jobs of the bucket, which the caller runs every second if there is one.
+    #[must_use]
+    pub fn bucket_jobs(&self) -> BucketJobs<'_> {
+        BucketJobs {
+            storage: &self.storage,
+            maintenance: &self.maintenance,
+            uploads: &self.uploads,
+            bucket_maintenance: &self.bucket_maintenance,
         }
+    }
+
+    /// Returns counters, sizes, memory by part, and statistics of tenants.
+    #[must_use]
+    pub fn statistics(&self) -> TsdbStatistics<'_> {
+        let sources = StatsSources {
+            storage: &self.storage,
+            maintenance: &self.maintenance,
+            bucket_maintenance: &self.bucket_maintenance,
+            admin: &self.admin_counters,
+            exemplars: &self.exemplars,
+            start: &self.start,
+        };
+        TsdbStatistics { sources, ingestion_rates: &self.ingestion_rates }
     }
 }
 
@@ -752,7 +345,7 @@ impl ChangeWatch for Tsdb {
 
 impl TenantSources for Tsdb {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        bounded(Tsdb::queryable(self, tenant))
+        bounded(self.reader().queryable(tenant))
     }
 }
 

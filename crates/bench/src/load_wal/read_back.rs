@@ -43,7 +43,7 @@ pub(crate) fn all(tsdb: &Tsdb) -> Result<Checksum> {
 fn read(tsdb: &Tsdb, matchers: &[Matcher], series_max: usize) -> Result<Checksum> {
     let env = Env::real();
     let ctx = ReadContext::unlimited(env.clock.clone());
-    let queryable = tsdb.queryable(&TenantId::anonymous());
+    let queryable = tsdb.reader().queryable(&TenantId::anonymous());
     let selector = Selector { matchers, range: TimeRange::ALL };
     let mut batches = queryable.select(&selector, &ctx)?;
     let mut sum = Checksum::default();

@@ -122,7 +122,7 @@ impl Export {
     /// Time of the first sample from `start` on.
     fn first_time(&self, start: i64) -> anyhow::Result<Option<i64>> {
         let Some(range) =
-            self.tsdb.times(&StoreId::from(&self.tenant), TimeRange::new(start, self.wanted.end))
+            self.tsdb.reader().times(&StoreId::from(&self.tenant), TimeRange::new(start, self.wanted.end))
         else {
             return Ok(None);
         };
@@ -137,7 +137,7 @@ impl Export {
         left_out: &mut LeftOut,
     ) -> anyhow::Result<HashMap<Labels, HashSet<i64>>> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
-        let queryable = self.tsdb.typed_queryable(&StoreId::from(&self.tenant));
+        let queryable = self.tsdb.reader().typed_queryable(&StoreId::from(&self.tenant));
         let mut inexact = HashMap::default();
         for kind in [WordKind::Integer, WordKind::Unsigned, WordKind::Text] {
             let matchers = [Matcher::equal(KIND_LABEL, kind.label_value())];
@@ -180,7 +180,7 @@ impl Export {
         let part = TimeRange::new(range.start.max(self.wanted.start), range.end.min(self.wanted.end));
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let inexact = self.inexact(part, left_out)?;
-        let queryable = self.tsdb.queryable(&self.tenant);
+        let queryable = self.tsdb.reader().queryable(&self.tenant);
         let mut batches = queryable.select(&Selector { matchers: &[], range: part }, &ctx)?;
         let mut writer = BlockWriter::create_after(&self.env, &self.out, newest)?;
         let mut columns = Columns::default();

@@ -107,7 +107,7 @@ fn selected(
     database: Option<&str>,
     policy: Option<&str>,
 ) -> anyhow::Result<Vec<Database>> {
-    let catalog = tsdb.databases();
+    let catalog = tsdb.databases().catalog();
     let all = catalog.of(tenant).map(|own| own.databases.clone()).unwrap_or_default();
     let mut databases: Vec<Database> =
         all.into_iter().filter(|one| database.is_none_or(|name| one.name == name)).collect();
@@ -171,7 +171,7 @@ impl Export {
     ) -> anyhow::Result<()> {
         let range = TimeRange::inclusive(self.period.first_ns, self.period.last_ns);
         let ctx = ReadContext::unlimited(self.env.clock.clone());
-        let source = self.tsdb.typed_queryable(&policy.store);
+        let source = self.tsdb.reader().typed_queryable(&policy.store);
         let mut batches = source.select(&Selector { matchers: &[], range }, &ctx)?;
         let mut batch = Vec::new();
         let mut has_more = true;

@@ -67,10 +67,11 @@ fn export_directory(env: &Env, rules: &Rules, files: &Files, matches: &ArgMatche
     let (data_dir, tenant) = place(matches)?;
     anyhow::ensure!(env.disk.exists(&data_dir), "no data directory at {}", data_dir.display());
     let tsdb = locked_dir::open_to_read(env, data_dir)?;
-    let own = tsdb.databases().of(&tenant).and_then(|own| Some(own.graphite.as_ref()?.store.clone()));
+    let own =
+        tsdb.databases().catalog().of(&tenant).and_then(|own| Some(own.graphite.as_ref()?.store.clone()));
     let store = own.with_context(|| format!("tenant {tenant} has no Graphite series"))?;
     let ctx = ReadContext::unlimited(env.clock.clone());
-    let source = tsdb.store_queryable(&store);
+    let source = tsdb.reader().store_queryable(&store);
     let mut batches = source.select(&Selector { matchers: &[], range: TimeRange::ALL }, &ctx)?;
     let mut batch = Vec::new();
     let mut columns = Columns::default();

@@ -46,7 +46,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     match web.service.lifecycle.opened() {
         Some(store) => {
             collect(server::TENANT_SERIES, web, out);
-            collect_store(&store.stats(), out);
+            collect_store(&store.statistics().stats(), out);
         }
         None if web.service.lifecycle.is_read_only() => {}
         None => collect(server::REPLAY, web, out),

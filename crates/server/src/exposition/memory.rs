@@ -61,8 +61,12 @@ impl Memory {
             MemoryPart::new("query_cache", cache.bytes, cache.entries as u64),
         ];
         server.extend(activity(web));
-        let store =
-            web.service.lifecycle.opened().map(|store| store.memory(tenant_count)).unwrap_or_default();
+        let store = web
+            .service
+            .lifecycle
+            .opened()
+            .map(|store| store.statistics().memory(tenant_count))
+            .unwrap_or_default();
         Memory { process: process::read(&web.service.env), store, server }
     }
 

@@ -79,7 +79,7 @@ pub(super) static TENANT_SERIES: &[Metric<Web>] = &[Metric::gauges(
     "Series in the head by tenant.",
     |web, samples| {
         let Some(store) = web.service.lifecycle.opened() else { return };
-        for (tenant, count) in web.service.writes.tenants.split(store.head_series_by_store()) {
+        for (tenant, count) in web.service.writes.tenants.split(store.statistics().head_series_by_store()) {
             samples.push(&[&tenant], count as f64);
         }
     },

@@ -36,10 +36,10 @@ pub(super) async fn delete_series(
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
     let tenant = call.tenant.clone();
     run(&web, &tenant, move |store| {
-        store.delete_series(&StoreId::from(&call.tenant), &selectors, range)?;
+        store.admin().delete_series(&StoreId::from(&call.tenant), &selectors, range)?;
         // Queries see the series of Graphite clients as the tenant's own.
         match graphite_store(store, &call.tenant) {
-            Some(graphite) => store.delete_series(&graphite, &selectors, range).map(drop),
+            Some(graphite) => store.admin().delete_series(&graphite, &selectors, range).map(drop),
             None => Ok(()),
         }
     })
@@ -54,9 +54,9 @@ pub(super) async fn clean_tombstones(
     let call = open(&web, request).await?;
     let tenant = call.tenant.clone();
     run(&web, &tenant, move |store| {
-        store.clean_tombstones(&StoreId::from(&call.tenant))?;
+        store.admin().clean_tombstones(&StoreId::from(&call.tenant))?;
         match graphite_store(store, &call.tenant) {
-            Some(graphite) => store.clean_tombstones(&graphite).map(drop),
+            Some(graphite) => store.admin().clean_tombstones(&graphite).map(drop),
             None => Ok(()),
         }
     })
@@ -74,7 +74,7 @@ pub(super) async fn snapshot(
         Some(false) | None => SnapshotHead::Include,
     };
     let tenant = call.tenant.clone();
-    let made = run(&web, &tenant, move |store| store.snapshot(&[call.tenant.into()], head)).await;
+    let made = run(&web, &tenant, move |store| store.admin().snapshot(&[call.tenant.into()], head)).await;
     let name =
         made.map_err(|error| ApiError::new(error.kind, format!("create snapshot: {}", error.message)))?;
     Ok(status::success(&json!({ "name": name })))
@@ -91,9 +91,9 @@ pub(super) async fn compaction(
         return Err(ApiError::bad_request("no paused parameter provided"));
     };
     if paused {
-        store.pause_compaction();
+        store.maintenance().pause_compaction();
     } else {
-        store.resume_compaction();
+        store.maintenance().resume_compaction();
     }
     Ok(status::success(&json!({ "paused": paused })))
 }

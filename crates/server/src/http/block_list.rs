@@ -30,7 +30,7 @@ pub(super) async fn blocks(
     let listed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
         let tenant = &call.tenant;
         let list = match (web.service.lifecycle.opened(), web.service.bucket.get()) {
-            (Some(store), _) => store.block_list(tenant, BLOCK_LIST_MAX, ctx)?,
+            (Some(store), _) => store.statistics().block_list(tenant, BLOCK_LIST_MAX, ctx)?,
             (None, Some(bucket)) => bucket.block_list(tenant, BLOCK_LIST_MAX, ctx)?,
             (None, None) => BlockList::default(),
         };

@@ -31,7 +31,7 @@ fn bucket_value(web: &Web, bucket: &Bucket) -> Value {
     let requests = bucket.requests();
     let mut folders = bucket.folders();
     folders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.folder.cmp(&b.folder)));
-    let stats = web.service.lifecycle.opened().map(|store| store.stats());
+    let stats = web.service.lifecycle.opened().map(|store| store.statistics().stats());
     json!({
         "url": bucket.url(),
         "readOnly": bucket.is_read_only(),

@@ -34,8 +34,11 @@ pub(super) async fn metadata(
         // Entries of one metric follow each other; one metric may have several, so that the limit counts
         // here.
         let entries_max = limit.filter(|n| *n > 0).unwrap_or(0);
-        let found =
-            web.service.lifecycle.opened().map(|store| store.metadata(&call.tenant, metric, entries_max));
+        let found = web
+            .service
+            .lifecycle
+            .opened()
+            .map(|store| store.reader().metadata(&call.tenant, metric, entries_max));
         let entries = found.unwrap_or_default();
         let mut printer = Printer::open(ctx)?;
         put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric.unwrap_or(0));
@@ -116,8 +119,11 @@ pub(super) async fn exemplars(
         if selectors.is_empty() {
             return Ok(None);
         }
-        let found =
-            web.service.lifecycle.opened().map(|store| store.exemplars(&call.tenant, &selectors, range));
+        let found = web
+            .service
+            .lifecycle
+            .opened()
+            .map(|store| store.reader().exemplars(&call.tenant, &selectors, range));
         let found = found.unwrap_or_default();
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');

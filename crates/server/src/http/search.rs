@@ -266,7 +266,7 @@ impl Lines<'_> {
     /// Appends the newest metadata of a metric, or of the family that its series belong to.
     fn put_metadata(&self, out: &mut Vec<u8>, metric: &str) {
         let Some(store) = self.web.service.lifecycle.opened() else { return };
-        let stored = |metric: &str| store.metadata(&self.call.tenant, Some(metric), 1);
+        let stored = |metric: &str| store.reader().metadata(&self.call.tenant, Some(metric), 1);
         let Some(entry) = family::metadata_of(metric, stored) else { return };
         for (key, text) in [("type", entry.kind.as_str()), ("help", &entry.help), ("unit", &entry.unit)] {
             if !text.is_empty() {

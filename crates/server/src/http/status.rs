@@ -123,7 +123,7 @@ pub(super) async fn alertmanagers() -> Response<Body> {
 
 pub(super) async fn runtime(State(web): State<Arc<Web>>) -> Response<Body> {
     let shown = web.configuration.shown.read();
-    let stats = web.service.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
+    let stats = web.service.lifecycle.opened().map(|store| store.statistics().stats()).unwrap_or_default();
     let retention = match web.service.default_limits().retention_ms {
         0 => "unlimited".to_owned(),
         ms => crate::duration::show_duration_ms(ms),
@@ -169,12 +169,12 @@ pub(super) async fn tsdb(State(web): State<Arc<Web>>, request: Request) -> Resul
     let value = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
         // A read-only server has no head.
         let store = web.service.lifecycle.opened();
-        let stats = store.map(|store| store.head_stats_of(&call.tenant)).unwrap_or_default();
+        let stats = store.map(|store| store.statistics().head_stats_of(&call.tenant)).unwrap_or_default();
         let cardinality = if is_selected {
             let source = web.service.lifecycle.source()?.queryable(&call.tenant);
             cardinality::of_selected(&*source, &selectors, range, limit, ctx)?
         } else {
-            store.map(|store| store.cardinality(&call.tenant, limit)).unwrap_or_default()
+            store.map(|store| store.statistics().cardinality(&call.tenant, limit)).unwrap_or_default()
         };
         let list = |entries: &[(String, u64)]| -> Value {
             entries.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
@@ -204,7 +204,7 @@ pub(super) async fn storage(State(web): State<Arc<Web>>) -> Result<Response<Body
 }
 
 fn storage_value(web: &Web) -> Value {
-    let stats = web.service.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
+    let stats = web.service.lifecycle.opened().map(|store| store.statistics().stats()).unwrap_or_default();
     json!({
         "ready": web.service.lifecycle.is_ready(),
         "progress": if web.service.lifecycle.is_ready() { Value::Null } else { Value::from(web.service.lifecycle.replay_text()) },

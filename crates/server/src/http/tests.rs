@@ -142,7 +142,8 @@ impl Fixture {
     /// Flushes all windows that have ended to blocks.
     async fn flush(&self) {
         let store = self.web.service.lifecycle.store().expect("open").clone();
-        let flushed = tokio::task::spawn_blocking(move || store.flush_closed(NOW_MS + 24 * 3_600_000));
+        let flushed =
+            tokio::task::spawn_blocking(move || store.maintenance().flush_closed(NOW_MS + 24 * 3_600_000));
         flushed.await.expect("no panic").expect("flushes");
     }
 
@@ -587,11 +588,17 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
         StatusCode::OK
     );
     let server = server.open();
-    assert_eq!(server.web.service.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(
+        server.web.service.lifecycle.store().unwrap().settings().limits().default.retention_ms,
+        86_400_000
+    );
     let refused = server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await;
     assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(refused.text.contains("line 3"), "{}", refused.text);
-    assert_eq!(server.web.service.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(
+        server.web.service.lifecycle.store().unwrap().settings().limits().default.retention_ms,
+        86_400_000
+    );
     assert_eq!(server.get("/api/v1/status/flags").await.json()["data"]["retention"], "1d");
     let runtime = server.get("/api/v1/status/runtimeinfo").await.json();
     assert_eq!(

@@ -90,7 +90,7 @@ impl Running {
         let close = move || {
             stop.stop();
             if let Some(store) = web.service.lifecycle.opened() {
-                store.stop_uploads();
+                store.bucket_jobs().stop();
             }
             for joined in threads {
                 if joined.join().is_err() {

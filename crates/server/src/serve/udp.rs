@@ -159,13 +159,13 @@ impl DatagramStore for LineProtocol {
 fn target(store: &Tsdb, options: &UdpListener) -> Result<StoreId, String> {
     let tenant = TenantId::anonymous();
     let find = || {
-        let catalog = store.databases();
+        let catalog = store.databases().catalog();
         let database = catalog.of(&tenant).and_then(|own| own.database(&options.database))?;
         Some(database.policy(&options.policy).map(|policy| policy.store.clone()))
     };
     if find().is_none() {
         let change = CatalogChange::CreateDatabase { name: options.database.clone(), policy: None };
-        store.change_databases(&tenant, &change).map_err(|error| error.to_string())?;
+        store.databases().change(&tenant, &change).map_err(|error| error.to_string())?;
     }
     find().flatten().ok_or_else(|| format!("retention policy not found: {}", options.policy))
 }

@@ -65,7 +65,7 @@ fn send(tsdb: &Tsdb, first: i64, count: i64) -> WriteOutcome {
 #[track_caller]
 fn check(machine: &Machine, tsdb: &Tsdb, query: &str, at_ms: i64, want: f64) {
     let expr = parse_expr(query, ParserOptions::default()).expect("a good query");
-    let source = tsdb.queryable(&TenantId::anonymous());
+    let source = tsdb.reader().queryable(&TenantId::anonymous());
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let engine = Engine::new(EngineOptions::default());
     let result = engine.instant(&*source, &expr, at_ms, None, &ctx).expect("an answer");
@@ -95,17 +95,17 @@ fn a_sample_survives_every_promise() {
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
     tsdb.close().expect("a checkpoint");
     let tsdb = machine.power_cut(tsdb);
-    assert!(tsdb.stats().head.chunks >= 3, "the checkpoint has the chunks");
+    assert!(tsdb.statistics().stats().head.chunks >= 3, "the checkpoint has the chunks");
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
 
     // BLOCK: the window is over; it becomes a block and leaves the head and the log.
     machine.clock.set_now_ms(START_MS + 4 * HOUR_MS);
-    tsdb.run_maintenance();
-    let stats = tsdb.stats();
+    tsdb.maintenance().run();
+    let stats = tsdb.statistics().stats();
     assert_eq!((stats.blocks, stats.head.series, stats.maintenance.error_count), (1, 0, 0));
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
     let tsdb = machine.power_cut(tsdb);
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().head.series), (1, 0));
+    assert_eq!((tsdb.statistics().stats().blocks, tsdb.statistics().stats().head.series), (1, 0));
     check(&machine, &tsdb, "sum_over_time(life_total[2h])", end_ms, 44_850.0);
     check(&machine, &tsdb, "increase(life_total[1h])", START_MS + HOUR_MS, 240.0);
 

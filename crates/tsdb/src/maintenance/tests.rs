@@ -106,18 +106,18 @@ fn a_shutdown_ends_a_batch_between_two_windows_and_starts_no_other() {
 #[test]
 fn a_paused_kind_waits_and_others_run() {
     let fixture = Fixture::with_due_windows(3);
-    fixture.maintenance.pause(JobKind::Flush);
+    fixture.maintenance.pause(&[JobKind::Flush]);
     fixture.maintenance.run();
     assert!(fixture.stats(JobKind::Flush).is_paused && !fixture.stats(JobKind::Scrub).is_paused);
     assert_eq!((fixture.flushed_count(), fixture.stats(JobKind::TenantCleanup).run_count), (0, 1));
-    fixture.maintenance.resume(JobKind::Flush);
-    JobKind::ALL.into_iter().for_each(|kind| fixture.maintenance.pause(kind));
+    fixture.maintenance.resume(&[JobKind::Flush]);
+    fixture.maintenance.pause(&JobKind::ALL);
     fixture.clock.advance(std::time::Duration::from_secs(3600));
     let runs = || fixture.maintenance.job_stats().iter().map(|stats| stats.run_count).sum::<u64>();
     let before = runs();
     fixture.maintenance.run();
     assert_eq!((fixture.flushed_count(), runs()), (0, before), "all kinds are paused");
-    fixture.maintenance.resume(JobKind::Flush);
+    fixture.maintenance.resume(&[JobKind::Flush]);
     fixture.maintenance.run();
     assert_eq!(fixture.flushed_count(), 3);
 }

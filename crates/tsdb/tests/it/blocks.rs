@@ -21,7 +21,7 @@ fn tenant(n: usize) -> StoreId {
 }
 
 fn metric(tsdb: &Tsdb, name: &str) -> f64 {
-    tsdb.stats().metric(name).expect("a metric of that name")
+    tsdb.statistics().stats().metric(name).expect("a metric of that name")
 }
 
 /// The day `day` before the start, one sample.
@@ -37,14 +37,15 @@ fn fill(machine: &Machine, tsdb: &Tsdb, tenant_count: usize, day_count: i64) {
         }
     }
     machine.clock.advance(Duration::from_millis(1));
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
 }
 
 fn read_days(machine: &Machine, tsdb: &Tsdb, n: usize) -> Result<Vec<(i64, f64)>, QueryError> {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let selector = Selector { matchers: &[Matcher::equal("__name__", "m")], range: TimeRange::ALL };
     let (mut series, mut columns) = (Vec::new(), Columns::default());
-    let mut batches = tsdb.queryable(tenant(n).tenant().expect("a default store")).select(&selector, &ctx)?;
+    let mut batches =
+        tsdb.reader().queryable(tenant(n).tenant().expect("a default store")).select(&selector, &ctx)?;
     while batches.next_batch(&mut series)? {}
     for one in &series {
         one.samples.read(TimeRange::ALL, &mut columns)?;
@@ -81,8 +82,8 @@ fn a_start_reads_the_catalogue_and_opens_no_block() {
         machine.env.disk.remove_file(&dir.join("meta.json")).expect("removes");
     }
     let tsdb = machine.open();
-    assert_eq!((tsdb.stats().blocks, metric(&tsdb, "block_opens_total")), (120, 0.0));
-    let notes = tsdb.stats().replay.notes;
+    assert_eq!((tsdb.statistics().stats().blocks, metric(&tsdb, "block_opens_total")), (120, 0.0));
+    let notes = tsdb.statistics().stats().replay.notes;
     assert!(notes.len() == 6 && notes.iter().all(|note| note.contains("/t3/") && note.contains("meta.json")));
     assert_eq!(metric(&tsdb, "blocks_lost_at_start"), 6.0);
     assert_eq!(read_days(&machine, &tsdb, 2).expect("reads"), want(6));
@@ -106,6 +107,7 @@ fn an_estimate_of_everything_opens_no_block() {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let all = Selector { matchers: &[], range: TimeRange::ALL };
     let found = tsdb
+        .reader()
         .queryable(tenant(0).tenant().expect("a default store"))
         .estimate(&all, &ctx)
         .expect("no file is read")
@@ -130,18 +132,21 @@ fn blocks_without_queries_are_verified_soon_after_the_start() {
     bytes[last] ^= 1;
     machine.env.disk.write_atomic(&path, &bytes).expect("writes");
     let tsdb = machine.open();
-    assert_eq!((tsdb.stats().replay.notes.len(), metric(&tsdb, "block_scrub_pending_blocks")), (0, 12.0));
+    assert_eq!(
+        (tsdb.statistics().stats().replay.notes.len(), metric(&tsdb, "block_scrub_pending_blocks")),
+        (0, 12.0)
+    );
     // A start that has no time left to compare sizes leaves that to the verification.
     let grown = block_dirs(&machine, 2)[0].join("chunks");
     let mut bytes = machine.env.disk.read(&grown.join("000001")).expect("reads");
     bytes.push(0);
     machine.env.disk.write_atomic(&grown.join("000001"), &bytes).expect("writes");
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     assert_eq!((metric(&tsdb, "blocks_damaged"), metric(&tsdb, "block_scrub_pending_blocks")), (2.0, 0.0));
-    let notes = tsdb.stats().replay.notes;
+    let notes = tsdb.statistics().stats().replay.notes;
     let is_named = |path: &Path| notes.iter().any(|note| note.starts_with(path.to_str().expect("text")));
     assert!(notes.len() == 2 && is_named(&path) && is_named(&grown), "{notes:?}");
-    assert!(tsdb.verify_blocks() && read_days(&machine, &tsdb, 0).is_ok());
+    assert!(tsdb.maintenance().verify_blocks() && read_days(&machine, &tsdb, 0).is_ok());
 }
 
 type Damage = fn(&mut Vec<u8>);
@@ -177,7 +182,11 @@ fn a_catalogue_that_is_missing_or_damaged_is_written_anew_from_the_blocks() {
 fn check_whole(machine: &Machine, what: &str) {
     for round in ["", " again"] {
         let tsdb = machine.open();
-        assert_eq!((tsdb.stats().blocks, metric(&tsdb, "blocks_lost_at_start")), (12, 0.0), "{what}{round}");
+        assert_eq!(
+            (tsdb.statistics().stats().blocks, metric(&tsdb, "blocks_lost_at_start")),
+            (12, 0.0),
+            "{what}{round}"
+        );
         for n in 0..3 {
             assert_eq!(read_days(machine, &tsdb, n).expect("reads"), want(4), "{what}{round}");
         }
@@ -197,12 +206,12 @@ fn a_block_whose_directory_is_gone_is_named_at_the_start() {
     let report = chronolith_tsdb::check::check_dir(&machine.env, &machine.options.data_dir).expect("checks");
     assert!(report.damages.iter().any(|damage| damage.path == dir), "{:?}", report.damages);
     let tsdb = machine.open();
-    let notes = tsdb.stats().replay.notes;
+    let notes = tsdb.statistics().stats().replay.notes;
     assert!(notes.iter().any(|note| note.contains(dir.to_str().expect("text"))), "{notes:?}");
-    assert_eq!((tsdb.stats().blocks, metric(&tsdb, "blocks_lost_at_start")), (7, 1.0));
+    assert_eq!((tsdb.statistics().stats().blocks, metric(&tsdb, "blocks_lost_at_start")), (7, 1.0));
     tsdb.close().expect("closes");
     drop(tsdb);
-    assert_eq!(machine.open().stats().replay.notes, Vec::<String>::new(), "it is named once");
+    assert_eq!(machine.open().statistics().stats().replay.notes, Vec::<String>::new(), "it is named once");
 }
 
 #[test]
@@ -215,12 +224,12 @@ fn a_block_that_the_catalogue_does_not_name_is_added() {
     drop(tsdb);
     let tsdb = machine.open();
     write(&tsdb, &tenant(0), "m", &[sample(9)]).expect("stored");
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     tsdb.close().expect("closes");
     drop(tsdb);
     machine.env.disk.write_atomic(Path::new(CATALOGUE), &before).expect("writes");
     let tsdb = machine.open();
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().replay.notes.len()), (3, 0));
+    assert_eq!((tsdb.statistics().stats().blocks, tsdb.statistics().stats().replay.notes.len()), (3, 0));
     assert_eq!(read_days(&machine, &tsdb, 0).expect("reads").len(), 3);
 }
 
@@ -245,7 +254,7 @@ fn queries_and_maintenance_go_on_within_a_tiny_budget() {
         }
         for _ in 0..40 {
             machine.clock.advance(Duration::from_mins(2));
-            tsdb.run_maintenance();
+            tsdb.maintenance().run();
         }
         stopped.store(true, Ordering::Relaxed);
     });
@@ -265,7 +274,7 @@ fn a_query_that_needs_more_open_blocks_than_there_may_be_is_refused_and_others_g
     let tsdb = machine.open();
     fill(&machine, &tsdb, 1, 40);
     write(&tsdb, &tenant(1), "m", &[sample(2)]).expect("stored");
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     let error = read_days(&machine, &tsdb, 0).expect_err("forty blocks have no room");
     assert!(matches!(error, QueryError::Limit { .. }), "{error}");
     assert_eq!(read_days(&machine, &tsdb, 1).expect("reads"), [sample(2)]);
@@ -296,7 +305,7 @@ fn without_descriptors_queries_and_compactions_are_refused_and_go_on_later() {
     assert!(matches!(&error, QueryError::Io { path, .. } if path.contains("/data/tenants/t0/")), "{error}");
     for _ in 0..3 {
         machine.clock.advance(Duration::from_secs(30));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     assert_eq!((metric(&tsdb, "compaction_runs_total"), metric(&tsdb, "blocks_damaged")), (0.0, 0.0));
     assert!(metric(&tsdb, "compaction_failures_total") > 0.0);
@@ -304,7 +313,7 @@ fn without_descriptors_queries_and_compactions_are_refused_and_go_on_later() {
     assert_eq!(read_days(&machine, &tsdb, 0).expect("reads"), want(6));
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     assert!(metric(&tsdb, "compaction_runs_total") >= 2.0);
     assert_eq!(read_days(&machine, &tsdb, 1).expect("reads"), want(6));
@@ -317,7 +326,7 @@ fn a_missing_tombstones_file_is_named_and_its_samples_stay_hidden() {
     let tsdb = machine.open();
     fill(&machine, &tsdb, 1, 3);
     let range = TimeRange::inclusive(sample(3).0, sample(3).0);
-    tsdb.delete_series(&tenant(0), &[vec![Matcher::equal("__name__", "m")]], range).expect("deletes");
+    tsdb.admin().delete_series(&tenant(0), &[vec![Matcher::equal("__name__", "m")]], range).expect("deletes");
     assert_eq!(read_days(&machine, &tsdb, 0).expect("reads"), [sample(4), sample(2)]);
     tsdb.close().expect("closes");
     drop(tsdb);
@@ -335,7 +344,11 @@ fn a_missing_tombstones_file_is_named_and_its_samples_stay_hidden() {
             machine.env.disk.remove_file(Path::new(CATALOGUE)).expect("removes");
         }
         let tsdb = machine.open();
-        assert!(tsdb.stats().replay.notes.iter().any(|note| named(note)), "{:?}", tsdb.stats().replay.notes);
+        assert!(
+            tsdb.statistics().stats().replay.notes.iter().any(|note| named(note)),
+            "{:?}",
+            tsdb.statistics().stats().replay.notes
+        );
         assert_eq!(metric(&tsdb, "blocks_lost_at_start"), 1.0);
         let error = read_days(&machine, &tsdb, 0).expect_err("what was deleted must not come back");
         assert!(named(&error.to_string()), "{error}");
@@ -359,19 +372,19 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
             write(&tsdb, &StoreId::anonymous(), name, &samples).expect("stored");
         }
         machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     }
-    assert_eq!(tsdb.stats().blocks, 2);
+    assert_eq!(tsdb.statistics().stats().blocks, 2);
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     assert_eq!(
         (metric(&tsdb, "compaction_runs_total"), metric(&tsdb, "compaction_failures_total")),
         (1.0, 0.0)
     );
-    let split_count = tsdb.stats().blocks;
+    let split_count = tsdb.statistics().stats().blocks;
     assert!(split_count > 2, "{split_count} blocks");
     let check = |tsdb: &Tsdb| {
         for name in &names {
@@ -381,16 +394,16 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
     check(&tsdb);
     // Samples deleted in one of them go with a compaction of that block alone.
     let matchers = vec![Matcher::equal("__name__", names[0].as_str())];
-    tsdb.delete_series(&StoreId::anonymous(), &[matchers], TimeRange::ALL).expect("deletes");
+    tsdb.admin().delete_series(&StoreId::anonymous(), &[matchers], TimeRange::ALL).expect("deletes");
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     assert_eq!((metric(&tsdb, "block_tombstones"), metric(&tsdb, "compaction_runs_total")), (0.0, 2.0));
     machine.disk.crash();
     drop(tsdb);
     let tsdb = machine.open();
-    assert_eq!(tsdb.stats().blocks, split_count);
+    assert_eq!(tsdb.statistics().stats().blocks, split_count);
     assert!(machine.read(&tsdb, &StoreId::anonymous(), &names[0]).is_empty());
     for name in &names[1..] {
         assert_eq!(machine.read(&tsdb, &StoreId::anonymous(), name).len(), 1200, "{name}");
@@ -413,7 +426,7 @@ fn a_crash_at_any_disk_operation_of_a_split_loses_nothing() {
                 write(&tsdb, &StoreId::anonymous(), name, &samples).expect("stored");
             }
             machine.clock.advance(Duration::from_millis(1));
-            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+            tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
         }
         machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
         (machine, tsdb)
@@ -421,13 +434,13 @@ fn a_crash_at_any_disk_operation_of_a_split_loses_nothing() {
     let compact = |machine: &Machine, tsdb: &Tsdb| {
         for _ in 0..6 {
             machine.clock.advance(Duration::from_mins(2));
-            tsdb.run_maintenance();
+            tsdb.maintenance().run();
         }
     };
     let (machine, tsdb) = fresh();
     let before = machine.disk.op_count();
     compact(&machine, &tsdb);
-    let (op_count, split_count) = (machine.disk.op_count() - before, tsdb.stats().blocks);
+    let (op_count, split_count) = (machine.disk.op_count() - before, tsdb.statistics().stats().blocks);
     assert!(split_count > 2, "{split_count} blocks");
     let check = |machine: &Machine, tsdb: &Tsdb, when: &str| {
         for name in ["a", "b", "c", "d"] {
@@ -444,7 +457,7 @@ fn a_crash_at_any_disk_operation_of_a_split_loses_nothing() {
         let tsdb = machine.open();
         check(&machine, &tsdb, &format!("after {survived} operations"));
         compact(&machine, &tsdb);
-        assert_eq!(tsdb.stats().blocks, split_count, "after {survived} operations");
+        assert_eq!(tsdb.statistics().stats().blocks, split_count, "after {survived} operations");
         check(&machine, &tsdb, &format!("compacted, after {survived} operations"));
     }
 }

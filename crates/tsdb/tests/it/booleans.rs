@@ -44,7 +44,8 @@ fn put(tsdb: &Tsdb, stored: &mut Stored, hour: i64, count: i64, run: i64) {
 fn select(machine: &Machine, tsdb: &Tsdb, matchers: &[Matcher]) -> Vec<SeriesRead> {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let selector = Selector { matchers, range: TimeRange::ALL };
-    let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+    let mut batches =
+        tsdb.reader().queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
     let mut series = Vec::new();
     while batches.next_batch(&mut series).expect("a batch") {}
     series
@@ -88,11 +89,11 @@ fn booleans_pass_every_stage() {
     put(&tsdb, &mut stored, -12, 700, 150);
     compare(&machine, &tsdb, &stored, "in the head");
     tsdb = reopen(tsdb, &stored, "from the log");
-    tsdb.roll_checkpoint();
+    tsdb.wal_jobs().roll_checkpoint();
     put(&tsdb, &mut stored, -10, 700, 1);
     tsdb = reopen(tsdb, &stored, "from the checkpoint and the log");
     for hour in [-8, -10, -6] {
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
         compare(&machine, &tsdb, &stored, "flushed");
         put(&tsdb, &mut stored, hour, 650, 40);
         // The values of the second round lose against the first round's.
@@ -102,13 +103,13 @@ fn booleans_pass_every_stage() {
         }));
         machine.clock.advance(Duration::from_millis(1));
     }
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     compare(&machine, &tsdb, &stored, "all flushed");
     let (_, _, count_before) = blocks(&machine);
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     compare(&machine, &tsdb, &stored, "compacted");
     let (samples, bytes, count) = blocks(&machine);
@@ -116,7 +117,7 @@ fn booleans_pass_every_stage() {
     // A bitmap at most, and about 20 bytes of times and frame per chunk.
     assert!(bytes < samples / 8 + 60 * count as u64, "{bytes} bytes for {samples} samples");
 
-    let snapshot = tsdb.snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
+    let snapshot = tsdb.admin().snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
     let mut options = machine.options.clone();
     options.data_dir = PathBuf::from("/data/snapshots").join(snapshot);
     let copy = Tsdb::open(machine.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens");
@@ -124,10 +125,10 @@ fn booleans_pass_every_stage() {
 
     let deleted = TimeRange::new(START_MS - 11 * HOUR_MS, START_MS - 9 * HOUR_MS);
     let by_name = vec![vec![Matcher::equal("__name__", "open")]];
-    tsdb.delete_series(&anonymous(), &by_name, deleted).expect("deletes");
+    tsdb.admin().delete_series(&anonymous(), &by_name, deleted).expect("deletes");
     stored.retain(|&time, _| !deleted.contains(time));
     compare(&machine, &tsdb, &stored, "deleted");
-    tsdb.clean_tombstones(&anonymous()).expect("cleans");
+    tsdb.admin().clean_tombstones(&anonymous()).expect("cleans");
     compare(&machine, &tsdb, &stored, "tombstones cleaned");
     reopen(tsdb, &stored, "opened again");
 }
@@ -144,11 +145,11 @@ fn readers_see_no_label_of_the_kind() {
     for is_flushed in [false, true] {
         if is_flushed {
             machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
-            assert_eq!(tsdb.stats().blocks, 1);
+            tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
+            assert_eq!(tsdb.statistics().stats().blocks, 1);
         }
         assert_eq!(machine.read(&tsdb, &anonymous(), "open").len(), 11, "samples of both kinds");
-        let queryable = tsdb.queryable(&TenantId::anonymous());
+        let queryable = tsdb.reader().queryable(&TenantId::anonymous());
         let hidden = |op, value| [Matcher::new("__kind__", op, value).expect("a matcher")];
         for (matchers, want) in [
             (hidden(MatchOp::Equal, "bool"), 0),
@@ -173,7 +174,7 @@ fn readers_see_no_label_of_the_kind() {
         assert_eq!(queryable.label_names(&all, 0, &ctx).expect("names"), ["__name__", "a"]);
         assert_eq!(queryable.label_names(&all, 1, &ctx).expect("names"), ["__name__"]);
         assert!(queryable.label_values("__kind__", &all, 0, &ctx).expect("values").is_empty());
-        let cardinality = tsdb.cardinality(&TenantId::anonymous(), 10);
+        let cardinality = tsdb.statistics().cardinality(&TenantId::anonymous(), 10);
         assert!(!format!("{cardinality:?}").contains("__kind__"), "{cardinality:?}");
     }
 }
@@ -223,7 +224,8 @@ fn shards_split_the_series_of_all_kinds() {
     for idx in 0..3 {
         let shard = Shard::new(idx, 3);
         let request = SelectRequest { shard, presence_only: true, ..SelectRequest::newest(&selector) };
-        let mut batches = tsdb.queryable(&TenantId::anonymous()).open_series(request, &ctx).expect("selects");
+        let mut batches =
+            tsdb.reader().queryable(&TenantId::anonymous()).open_series(request, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         assert!((5..30).contains(&series.len()), "shard {idx}: {} series", series.len());
@@ -245,7 +247,8 @@ fn booleans_are_read_as_booleans_on_request() {
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
     let read = |column_type| {
         let request = SelectRequest { column_type, ..SelectRequest::new(&selector) };
-        let mut batches = tsdb.queryable(&TenantId::anonymous()).open_series(request, &ctx).expect("selects");
+        let mut batches =
+            tsdb.reader().queryable(&TenantId::anonymous()).open_series(request, &ctx).expect("selects");
         let (mut series, mut out) = (Vec::new(), TypedColumns::new(column_type));
         while batches.next_batch(&mut series).expect("a batch") {}
         for one in &series {

@@ -58,14 +58,14 @@ fn filled(machine: &Machine, rng: &Rng) -> Arc<Tsdb> {
         }
         tsdb.append(&StoreId::anonymous(), &batch).expect("stored");
         if hour % 4 == 3 {
-            tsdb.run_maintenance();
+            tsdb.maintenance().run();
         }
     }
     for hour in 0..6 {
         machine.clock.set_now_ms(START_MS + (HOURS + 2 * hour) * HOUR_MS);
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
-    assert_eq!(tsdb.stats().head.series, 0, "everything is in blocks");
+    assert_eq!(tsdb.statistics().stats().head.series, 0, "everything is in blocks");
     tsdb
 }
 
@@ -114,7 +114,8 @@ fn check(seed: u64, encoding: BlockEncoding) {
     let env = Env::real();
     let options = BucketOptions::new(&format!("file://{}", dir.path().display()));
     let bucket = BucketSources::open(&options, &env, runtime.handle()).unwrap();
-    let (remote, local) = (bucket.queryable(&TenantId::anonymous()), tsdb.queryable(&TenantId::anonymous()));
+    let (remote, local) =
+        (bucket.queryable(&TenantId::anonymous()), tsdb.reader().queryable(&TenantId::anonymous()));
     let ctx = ReadContext::unlimited(env.clock.clone());
     let regex = |name: &str, op, text: &str| Matcher::new(name, op, text).unwrap();
     let selections = [

@@ -44,11 +44,11 @@ pub(crate) fn anonymous() -> TenantId {
 }
 
 fn change(tsdb: &Tsdb, change: &CatalogChange) {
-    tsdb.change_databases(&anonymous(), change).expect("changed");
+    tsdb.databases().change(&anonymous(), change).expect("changed");
 }
 
 fn policy_store(tsdb: &Tsdb, database: &str) -> StoreId {
-    let catalog = tsdb.databases();
+    let catalog = tsdb.databases().catalog();
     let own = catalog.of(&anonymous()).expect("databases");
     own.database(database).and_then(|one| one.policy("")).expect("a policy").store.clone()
 }
@@ -59,7 +59,7 @@ fn put(tsdb: &Tsdb, hour: i64) {
         (0..40).map(|i| (START_MS + hour * HOUR_MS + i * 30_000 + place, (hour * 100 + i) as f64)).collect()
     };
     write(tsdb, &StoreId::anonymous(), "up", &samples(0)).expect("stored");
-    let catalog = tsdb.databases();
+    let catalog = tsdb.databases().catalog();
     let graphite = catalog.of(&anonymous()).and_then(|own| own.graphite.clone()).expect("a Graphite store");
     write(tsdb, &graphite.store, "a.b", &samples(1)).expect("stored");
     for name in DATABASES {
@@ -84,13 +84,13 @@ pub(crate) fn fill(world: &World) -> Files {
     change(&tsdb, &CatalogChange::CreateGraphiteStore);
     for name in DATABASES {
         change(&tsdb, &CatalogChange::CreateDatabase { name: name.to_owned(), policy: None });
-        tsdb.upload_blocks();
+        tsdb.bucket_jobs().upload_blocks();
     }
     for hour in HOURS {
         put(&tsdb, hour);
         world.machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
-        tsdb.upload_blocks();
+        tsdb.maintenance().flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+        tsdb.bucket_jobs().upload_blocks();
         if hour == HOURS[1] {
             collect(&world.machine.disk, Path::new(BUCKET), &mut earlier);
         }
@@ -98,7 +98,9 @@ pub(crate) fn fill(world: &World) -> Files {
     world.move_all(&tsdb, &|_| {});
     let by_name = [vec![Matcher::equal("__name__", "up")]];
     let end = START_MS - 10 * HOUR_MS + 300_000;
-    tsdb.delete_series(&StoreId::anonymous(), &by_name, TimeRange::new(i64::MIN, end)).expect("deletes");
+    tsdb.admin()
+        .delete_series(&StoreId::anonymous(), &by_name, TimeRange::new(i64::MIN, end))
+        .expect("deletes");
     world.maintain(&tsdb, 1);
     earlier
 }
@@ -277,14 +279,14 @@ fn an_empty_data_directory_waits_for_damaged_databases_and_heals() {
         store(&world, newest, damaged.get(newest));
         let tsdb = world.open(&format!("/empty-{life}"));
         let ctx = ReadContext::unlimited(world.machine.env.clock.clone());
-        let asked = dump(&tsdb.queryable(&anonymous()), &ctx, &mut Answers::new());
+        let asked = dump(&tsdb.reader().queryable(&anonymous()), &ctx, &mut Answers::new());
         let text = asked.expect_err("databases that cannot be read").to_string();
         assert!(text.contains("databases/0"), "{way:?}: {text}");
-        tsdb.upload_blocks();
-        assert!(!tsdb.knows_databases(&anonymous()), "{way:?}");
+        tsdb.bucket_jobs().upload_blocks();
+        assert!(!tsdb.databases().are_known(&anonymous()), "{way:?}");
         store(&world, newest, Some(&files[newest]));
         let mut answers = Answers::new();
-        dump(&tsdb.queryable(&anonymous()), &ctx, &mut answers).expect("an answer");
-        assert!(answers.iter().any(|line| line.contains("a.b")) && tsdb.knows_databases(&anonymous()));
+        dump(&tsdb.reader().queryable(&anonymous()), &ctx, &mut answers).expect("an answer");
+        assert!(answers.iter().any(|line| line.contains("a.b")) && tsdb.databases().are_known(&anonymous()));
     }
 }

@@ -51,13 +51,13 @@ impl BucketMachine {
                 write(&tsdb, &StoreId::anonymous(), name, &samples(hour, place)).expect("stored");
             }
             machine.machine.clock.advance(Duration::from_millis(1));
-            tsdb.flush_closed(machine.machine.env.clock.now_ms()).expect("flushes");
+            tsdb.maintenance().flush_closed(machine.machine.env.clock.now_ms()).expect("flushes");
             for _ in 0..10 {
-                tsdb.upload_blocks();
+                tsdb.bucket_jobs().upload_blocks();
                 machine.machine.clock.advance(Duration::from_mins(2));
-                tsdb.run_maintenance();
+                tsdb.maintenance().run();
             }
-            assert_eq!(tsdb.stats().blocks, 0, "no local copy is left");
+            assert_eq!(tsdb.statistics().stats().blocks, 0, "no local copy is left");
         }
         (machine, tsdb)
     }
@@ -65,10 +65,10 @@ impl BucketMachine {
     /// Lets `hours` pass and maintains the bucket until nothing is due.
     fn maintain(&self, tsdb: &Tsdb, hours: u64) {
         self.machine.clock.advance(Duration::from_secs(hours * 3600));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         for _ in 0..6 {
             self.machine.clock.advance(Duration::from_secs(1));
-            tsdb.maintain_bucket();
+            tsdb.bucket_jobs().maintain();
         }
     }
 
@@ -79,12 +79,12 @@ impl BucketMachine {
             let maintenance = scope.spawn(|| {
                 for _ in 0..3 {
                     self.machine.clock.advance(Duration::from_secs(1));
-                    tsdb.maintain_bucket();
+                    tsdb.bucket_jobs().maintain();
                 }
             });
             while !maintenance.is_finished() {
                 if has_failed() {
-                    tsdb.stop_uploads();
+                    tsdb.bucket_jobs().stop();
                 }
                 std::thread::yield_now();
             }
@@ -110,7 +110,7 @@ fn samples(hour: i64, place: i64) -> Vec<(i64, f64)> {
 }
 
 fn metric(tsdb: &Tsdb, name: &str) -> f64 {
-    tsdb.stats().metric(name).expect("a metric")
+    tsdb.statistics().stats().metric(name).expect("a metric")
 }
 
 const NOTHING: TimeRange = TimeRange { start: 0, end: 0 };
@@ -146,7 +146,7 @@ fn deletions_in_the_bucket_are_applied_by_rewriting() {
     machine.maintain(&tsdb, 24);
     let before = metric(&tsdb, "bucket_compactions_total");
     let by_name = [vec![Matcher::equal("__name__", "b")]];
-    let report = tsdb.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
+    let report = tsdb.admin().delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
     assert!(report.block_count > 0);
     machine.compare(&tsdb, &HOURS, part, "deleted");
     machine.maintain(&tsdb, 1);
@@ -171,7 +171,7 @@ fn a_compaction_that_is_killed_at_any_operation_of_the_disk_is_ended_by_another_
     for step in 0.. {
         let (machine, tsdb) = BucketMachine::with_blocks(13);
         machine.machine.clock.advance(Duration::from_secs(24 * 3600));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         machine.machine.disk.fail_after(step * 13);
         let is_killed = machine.maintain_until_failure(&tsdb);
         machine.machine.disk.crash();

@@ -19,15 +19,15 @@ fn guarded() -> (Machine, Arc<Tsdb>) {
     machine.options.compaction.block_bytes_max = 0;
     let tsdb = machine.open();
     write(&tsdb, &StoreId::anonymous(), "m", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
-    tsdb.flush_closed(START_MS).expect("a block");
-    tsdb.run_maintenance();
+    tsdb.maintenance().flush_closed(START_MS).expect("a block");
+    tsdb.maintenance().run();
     (machine, tsdb)
 }
 
 fn pass(machine: &Machine, tsdb: &Tsdb, ms: i64) {
     for _ in 0..ms / 60_000 {
         machine.clock.advance(Duration::from_secs(60));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
 }
 
@@ -36,7 +36,8 @@ fn jump(machine: &Machine, ms: i64) {
 }
 
 fn gauge(tsdb: &Tsdb, name: &str) -> i64 {
-    tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value as i64
+    tsdb.statistics().stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value
+        as i64
 }
 
 /// Six seconds after the clock had jumped 30 days ahead, all blocks were removed for good. They stay for a
@@ -46,11 +47,11 @@ fn a_jump_of_the_clock_removes_nothing_for_a_day() {
     let (machine, tsdb) = guarded();
     jump(&machine, 30 * DAY_MS);
     pass(&machine, &tsdb, DAY_MS - HOUR_MS);
-    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "retention_held_blocks")), (1, 1));
+    assert_eq!((tsdb.statistics().stats().blocks, gauge(&tsdb, "retention_held_blocks")), (1, 1));
     assert_eq!(gauge(&tsdb, "retention_clock_jumps_total"), 1);
     assert!((1..=3700).contains(&gauge(&tsdb, "retention_clock_wait_seconds")));
     pass(&machine, &tsdb, HOUR_MS + 120_000);
-    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "retention_held_blocks")), (0, 0));
+    assert_eq!((tsdb.statistics().stats().blocks, gauge(&tsdb, "retention_held_blocks")), (0, 0));
     assert_eq!(gauge(&tsdb, "retention_clock_wait_seconds"), 0);
 }
 
@@ -61,9 +62,9 @@ fn a_clock_that_steps_back_has_removed_nothing() {
     pass(&machine, &tsdb, HOUR_MS);
     jump(&machine, -30 * DAY_MS);
     pass(&machine, &tsdb, 6 * DAY_MS);
-    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "retention_clock_wait_seconds")), (1, 0));
+    assert_eq!((tsdb.statistics().stats().blocks, gauge(&tsdb, "retention_clock_wait_seconds")), (1, 0));
     pass(&machine, &tsdb, DAY_MS);
-    assert_eq!(tsdb.stats().blocks, 0, "expired as if nothing had happened");
+    assert_eq!(tsdb.statistics().stats().blocks, 0, "expired as if nothing had happened");
 }
 
 /// A restart took the new time for granted: one with fresh samples at the wrong time, an orderly one, one
@@ -103,11 +104,11 @@ fn a_start_long_after_the_newest_sample_removes_nothing() {
         }
         jump(&machine, 30 * DAY_MS);
         let tsdb = machine.open();
-        assert!(tsdb.stats().replay.notes.iter().any(|note| note.contains("clock")));
+        assert!(tsdb.statistics().stats().replay.notes.iter().any(|note| note.contains("clock")));
         pass(&machine, &tsdb, 23 * HOUR_MS);
-        assert_eq!(tsdb.stats().blocks, 1, "file {has_file}");
+        assert_eq!(tsdb.statistics().stats().blocks, 1, "file {has_file}");
         pass(&machine, &tsdb, HOUR_MS + 120_000);
-        assert_eq!(tsdb.stats().blocks, 0, "file {has_file}");
+        assert_eq!(tsdb.statistics().stats().blocks, 0, "file {has_file}");
     }
 }
 
@@ -120,9 +121,9 @@ fn a_damaged_file_is_named_and_the_newest_sample_tells_the_time() {
     file.write_at(&[0xff], 8).expect("damaged");
     jump(&machine, 30 * DAY_MS);
     let tsdb = machine.open();
-    assert!(tsdb.stats().replay.notes.iter().any(|note| note.contains("retention-clock: ")));
+    assert!(tsdb.statistics().stats().replay.notes.iter().any(|note| note.contains("retention-clock: ")));
     pass(&machine, &tsdb, HOUR_MS);
-    assert_eq!(tsdb.stats().blocks, 1);
+    assert_eq!(tsdb.statistics().stats().blocks, 1);
 }
 
 #[test]
@@ -132,5 +133,5 @@ fn drift_expires_blocks_in_time() {
         jump(&machine, 60_000);
         pass(&machine, &tsdb, HOUR_MS);
     }
-    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "retention_clock_jumps_total")), (0, 0));
+    assert_eq!((tsdb.statistics().stats().blocks, gauge(&tsdb, "retention_clock_jumps_total")), (0, 0));
 }

@@ -14,7 +14,7 @@ use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 type Stored = BTreeMap<String, Vec<(i64, u64)>>;
 
 fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
-    tsdb.stats().metric(name).expect("a metric of that name")
+    tsdb.statistics().stats().metric(name).expect("a metric of that name")
 }
 
 /// A store with seven blocks: five windows of two hours, of which one was written three times with conflicts.
@@ -36,9 +36,9 @@ fn late_data(machine: &Machine) -> (Arc<Tsdb>, Stored) {
             }
         }
         machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     }
-    assert_eq!(tsdb.stats().blocks, 7);
+    assert_eq!(tsdb.statistics().stats().blocks, 7);
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     (tsdb, want.into_iter().map(|(name, samples)| (name, samples.into_iter().collect())).collect())
 }
@@ -47,7 +47,7 @@ fn late_data(machine: &Machine) -> (Arc<Tsdb>, Stored) {
 fn run_maintenance(machine: &Machine, tsdb: &Tsdb) {
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
 }
 
@@ -63,26 +63,30 @@ fn compare(machine: &Machine, tsdb: &Tsdb, want: &Stored, when: &str) {
 fn overlapping_blocks_and_complete_ranges_are_compacted() {
     let machine = Machine::new(1);
     let (tsdb, want) = late_data(&machine);
-    let bytes_before = tsdb.stats().block_bytes;
+    let bytes_before = tsdb.statistics().stats().block_bytes;
     run_maintenance(&machine, &tsdb);
-    assert_eq!(tsdb.stats().blocks, 3, "six hours, and the two windows of the range that is not complete");
+    assert_eq!(
+        tsdb.statistics().stats().blocks,
+        3,
+        "six hours, and the two windows of the range that is not complete"
+    );
     assert_eq!(gauge(&tsdb, "compaction_runs_total"), 2.0);
     assert_eq!(gauge(&tsdb, "compaction_failures_total"), 0.0);
     assert!(gauge(&tsdb, "compaction_read_bytes_total") > gauge(&tsdb, "compaction_written_bytes_total"));
-    assert!(tsdb.stats().block_bytes < bytes_before);
+    assert!(tsdb.statistics().stats().block_bytes < bytes_before);
     compare(&machine, &tsdb, &want, "merged");
     // Out-of-order samples after that are written last and lose against stored ones.
     let first = want["b"][0];
     write(&tsdb, &StoreId::anonymous(), "b", &[(first.0, -1.0)]).expect("stored");
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     compare(&machine, &tsdb, &want, "a late block");
     run_maintenance(&machine, &tsdb);
-    assert_eq!(tsdb.stats().blocks, 3);
+    assert_eq!(tsdb.statistics().stats().blocks, 3);
     compare(&machine, &tsdb, &want, "the late block merged");
     machine.disk.crash();
     drop(tsdb);
     let tsdb = machine.open();
-    assert_eq!(tsdb.stats().blocks, 3);
+    assert_eq!(tsdb.statistics().stats().blocks, 3);
     compare(&machine, &tsdb, &want, "opened again");
     let tenant_dir = machine.options.data_dir.join("tenants").join(&*store_name(&StoreId::anonymous()));
     assert_eq!(machine.env.disk.list(&tenant_dir).expect("lists").len(), 3, "the inputs' files are gone");
@@ -102,20 +106,20 @@ fn a_crash_at_any_disk_operation_loses_and_repeats_nothing() {
         machine.disk.fail_after(survived);
         for _ in 0..4 {
             machine.clock.advance(Duration::from_mins(2));
-            tsdb.run_maintenance();
+            tsdb.maintenance().run();
             compare(&machine, &tsdb, &want, &format!("failing after {survived} operations"));
         }
         machine.disk.crash();
         drop(tsdb);
         let tsdb = machine.open();
-        let blocks = tsdb.stats().blocks;
+        let blocks = tsdb.statistics().stats().blocks;
         assert!(
             [7, 5, 3].contains(&blocks),
             "crash after {survived} operations: {blocks} blocks, inputs beside output"
         );
         compare(&machine, &tsdb, &want, &format!("crash after {survived} operations"));
         run_maintenance(&machine, &tsdb);
-        assert_eq!(tsdb.stats().blocks, 3, "crash after {survived} operations");
+        assert_eq!(tsdb.statistics().stats().blocks, 3, "crash after {survived} operations");
         compare(&machine, &tsdb, &want, &format!("merged after a crash after {survived} operations"));
     }
 }
@@ -127,17 +131,17 @@ fn a_disk_that_fails_for_a_while_is_survived_without_a_restart() {
         let (tsdb, want) = late_data(&machine);
         machine.disk.fail_after(survived);
         machine.clock.advance(Duration::from_secs(20));
-        tsdb.run_maintenance();
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
+        tsdb.maintenance().run();
         machine.disk.heal();
         compare(&machine, &tsdb, &want, &format!("healed after {survived} operations"));
         run_maintenance(&machine, &tsdb);
-        assert_eq!(tsdb.stats().blocks, 3, "{survived}");
+        assert_eq!(tsdb.statistics().stats().blocks, 3, "{survived}");
         compare(&machine, &tsdb, &want, &format!("merged, healed after {survived} operations"));
         machine.disk.crash();
         drop(tsdb);
         let tsdb = machine.open();
-        assert_eq!(tsdb.stats().blocks, 3, "{survived}");
+        assert_eq!(tsdb.statistics().stats().blocks, 3, "{survived}");
         compare(&machine, &tsdb, &want, &format!("opened, healed after {survived} operations"));
     }
 }
@@ -149,9 +153,10 @@ fn a_query_goes_on_reading_blocks_that_were_compacted_meanwhile() {
     let matchers = [Matcher::equal("__name__", "b")];
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
-    let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+    let mut batches =
+        tsdb.reader().queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
     run_maintenance(&machine, &tsdb);
-    assert_eq!(tsdb.stats().blocks, 3);
+    assert_eq!(tsdb.statistics().stats().blocks, 3);
     let (mut series, mut columns) = (Vec::new(), Columns::default());
     while batches.next_batch(&mut series).expect("a batch") {}
     series[0].samples.read(TimeRange::ALL, &mut columns).expect("reads");
@@ -168,14 +173,14 @@ fn without_disk_space_for_the_output_compaction_waits() {
     let free = machine.env.disk.free_bytes(&machine.options.data_dir).expect("known");
     machine.disk.set_capacity_bytes((1 << 40) - free + machine.options.wal.segment_bytes + 100);
     machine.clock.advance(Duration::from_mins(2));
-    tsdb.run_maintenance();
-    assert_eq!((gauge(&tsdb, "compaction_space_skips_total"), tsdb.stats().blocks), (1.0, 7));
+    tsdb.maintenance().run();
+    assert_eq!((gauge(&tsdb, "compaction_space_skips_total"), tsdb.statistics().stats().blocks), (1.0, 7));
     assert_eq!(gauge(&tsdb, "compaction_failures_total"), 0.0);
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     assert_eq!(gauge(&tsdb, "compaction_space_skips_total"), 1.0, "it backs off");
     machine.disk.set_capacity_bytes(u64::MAX);
     run_maintenance(&machine, &tsdb);
-    assert_eq!(tsdb.stats().blocks, 3);
+    assert_eq!(tsdb.statistics().stats().blocks, 3);
     compare(&machine, &tsdb, &want, "merged with room");
 }
 
@@ -198,7 +203,7 @@ fn a_damaged_block_is_refused_and_counted_once() {
         (1.0, 1.0)
     );
     assert_eq!(gauge(&tsdb, "compaction_runs_total"), 1.0, "the overlapping blocks are merged");
-    assert_eq!(tsdb.stats().blocks, 5, "the range with the damaged block is not");
+    assert_eq!(tsdb.statistics().stats().blocks, 5, "the range with the damaged block is not");
 }
 
 #[test]
@@ -207,5 +212,5 @@ fn compaction_can_be_switched_off() {
     machine.options.compaction.block_bytes_max = 0;
     let (tsdb, _) = late_data(&machine);
     run_maintenance(&machine, &tsdb);
-    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "compaction_runs_total")), (7, 0.0));
+    assert_eq!((tsdb.statistics().stats().blocks, gauge(&tsdb, "compaction_runs_total")), (7, 0.0));
 }

@@ -125,7 +125,7 @@ fn read(machine: &Machine, tsdb: &Tsdb, idx: u64, (start, end): (i64, i64)) -> R
     let range = TimeRange::new(START_MS + start * HOUR_MS, START_MS + end * HOUR_MS);
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let selector = Selector { matchers: &[Matcher::equal("__name__", &name_of(idx))], range };
-    let selected = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx);
+    let selected = tsdb.reader().queryable(&TenantId::anonymous()).select(&selector, &ctx);
     let mut batches = selected.map_err(|e| e.to_string())?;
     let (mut series, mut columns) = (Vec::new(), Columns::default());
     while batches.next_batch(&mut series).map_err(|e| e.to_string())? {}
@@ -141,7 +141,7 @@ fn read(machine: &Machine, tsdb: &Tsdb, idx: u64, (start, end): (i64, i64)) -> R
 fn answers(machine: &Machine, tsdb: &Tsdb) -> Answers {
     let tenant = StoreId::anonymous();
     let mut out = Answers {
-        metadata: tsdb.metadata(tenant.tenant().expect("a default store"), None, 0),
+        metadata: tsdb.reader().metadata(tenant.tenant().expect("a default store"), None, 0),
         ..Answers::default()
     };
     // After a kill the order of entries may be a minute old.
@@ -190,20 +190,20 @@ fn life(seed: u64, is_kill: bool) -> (Files, Answers) {
         let base = START_MS + hour * HOUR_MS;
         write(&rng, &tsdb, (0..130).map(|i| base + i * 15_000));
         machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     }
     let matchers = vec![vec![Matcher::equal("__name__", "s4")]];
     let range = TimeRange::new(START_MS - 8 * HOUR_MS, START_MS - 8 * HOUR_MS + 600_000);
-    tsdb.delete_series(&StoreId::anonymous(), &matchers, range).expect("deleted");
+    tsdb.admin().delete_series(&StoreId::anonymous(), &matchers, range).expect("deleted");
     for round in 0..3 {
         let base = START_MS + round * 1_800_000;
         write(&rng, &tsdb, (0..130 + rng.below(60) as i64).map(|i| base + i * 10_000));
         write(&rng, &tsdb, (0..10).map(|i| base + i * 30_000 + 5000));
         machine.clock.advance(Duration::from_secs(1800));
-        tsdb.roll_checkpoint();
+        tsdb.wal_jobs().roll_checkpoint();
     }
     write(&rng, &tsdb, (0..20).map(|i| START_MS + 5_600_000 + i * 10_000));
-    tsdb.prepare_log();
+    tsdb.wal_jobs().prepare_segment();
     let answers = answers(&machine, &tsdb);
     if !is_kill {
         tsdb.close().expect("closes");
@@ -280,11 +280,11 @@ struct Outcome {
 }
 
 fn outcome(machine: &Machine, tsdb: &Tsdb) -> Outcome {
-    let start_notes = tsdb.stats().replay.notes;
+    let start_notes = tsdb.statistics().stats().replay.notes;
     // Every round verifies a sealed file.
-    (0..20).for_each(|_| tsdb.roll_checkpoint());
-    while !tsdb.verify_blocks() {}
-    let stats = tsdb.stats();
+    (0..20).for_each(|_| tsdb.wal_jobs().roll_checkpoint());
+    while !tsdb.maintenance().verify_blocks() {}
+    let stats = tsdb.statistics().stats();
     let metric = |name| stats.metric(name).expect("a metric");
     assert_eq!(metric("block_scrub_pending_blocks"), 0.0);
     let bad_block_count = metric("blocks_damaged") + metric("blocks_lost_at_start");

@@ -24,7 +24,7 @@ fn filled(machine: &Machine) -> Arc<Tsdb> {
     for hour in [-10, -8, -6, -4] {
         put_window(machine, &tsdb, hour);
         machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     }
     put_window(machine, &tsdb, -1);
     tsdb
@@ -61,7 +61,7 @@ fn compare(machine: &Machine, tsdb: &Tsdb, deleted: TimeRange, when: &str) {
 }
 
 fn tombstones(tsdb: &Tsdb) -> f64 {
-    tsdb.stats().metric("block_tombstones").expect("a metric")
+    tsdb.statistics().stats().metric("block_tombstones").expect("a metric")
 }
 
 /// From the middle of a block to the middle of the head's window.
@@ -73,12 +73,12 @@ fn part() -> TimeRange {
 fn deleted_samples_are_gone_at_once_and_others_stay() {
     let machine = Machine::new(1);
     let tsdb = filled(&machine);
-    let report = tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+    let report = tsdb.admin().delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
     assert_eq!((report.series_count, report.block_count), (4, 4), "three blocks and what was in the head");
     compare(&machine, &tsdb, part(), "deleted");
-    let again = tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+    let again = tsdb.admin().delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
     assert_eq!(again.block_count, 0, "there is nothing left to delete");
-    let other = tsdb.delete_series(
+    let other = tsdb.admin().delete_series(
         &StoreId::from(TenantId::new("other").expect("legal")),
         &by_name("b"),
         TimeRange::ALL,
@@ -96,7 +96,7 @@ fn deleted_samples_are_gone_at_once_and_others_stay() {
 fn samples_that_come_after_the_deletion_are_visible() {
     let machine = Machine::new(2);
     let tsdb = filled(&machine);
-    tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
+    tsdb.admin().delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
     assert_eq!(machine.read(&tsdb, &anonymous(), "b"), []);
     let late = (START_MS - 8 * HOUR_MS + 30_001, 5.0);
     write(&tsdb, &anonymous(), "b", &[late]).expect("stored");
@@ -105,7 +105,7 @@ fn samples_that_come_after_the_deletion_are_visible() {
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     assert_eq!(machine.read(&tsdb, &anonymous(), "b"), want, "flushed and merged");
     assert_eq!(tombstones(&tsdb), 0.0, "merging has applied them");
@@ -115,16 +115,16 @@ fn samples_that_come_after_the_deletion_are_visible() {
 fn cleaning_takes_the_samples_off_the_disk() {
     let machine = Machine::new(3);
     let tsdb = filled(&machine);
-    tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+    tsdb.admin().delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
     let every = vec![vec![Matcher::equal("a", "b")]];
     let whole = TimeRange::new(START_MS - 10 * HOUR_MS, START_MS - 8 * HOUR_MS);
-    tsdb.delete_series(&anonymous(), &every, whole).expect("deletes");
-    let before = tsdb.stats();
-    assert_eq!(tsdb.clean_tombstones(&anonymous()).expect("cleans"), 5);
-    let after = tsdb.stats();
+    tsdb.admin().delete_series(&anonymous(), &every, whole).expect("deletes");
+    let before = tsdb.statistics().stats();
+    assert_eq!(tsdb.admin().clean_tombstones(&anonymous()).expect("cleans"), 5);
+    let after = tsdb.statistics().stats();
     assert_eq!((before.blocks, after.blocks), (5, 4), "a block without samples is gone");
     assert!(after.block_bytes < before.block_bytes && tombstones(&tsdb) == 0.0);
-    assert_eq!(tsdb.clean_tombstones(&anonymous()).expect("cleans"), 0);
+    assert_eq!(tsdb.admin().clean_tombstones(&anonymous()).expect("cleans"), 0);
     let kept = |place| -> Vec<_> {
         want(place, if place == 1 { part() } else { TimeRange::new(0, 0) })
             .into_iter()
@@ -146,9 +146,10 @@ fn a_query_that_runs_keeps_what_it_has_selected() {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let matchers = &by_name("b")[0];
     let selector = Selector { matchers, range: TimeRange::ALL };
-    let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
-    tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
-    tsdb.clean_tombstones(&anonymous()).expect("cleans");
+    let mut batches =
+        tsdb.reader().queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+    tsdb.admin().delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
+    tsdb.admin().clean_tombstones(&anonymous()).expect("cleans");
     let (mut series, mut columns) = (Vec::new(), Columns::default());
     while batches.next_batch(&mut series).expect("a batch") {}
     series[0].samples.read(TimeRange::ALL, &mut columns).expect("reads");
@@ -161,16 +162,16 @@ fn a_crash_at_any_disk_operation_deletes_all_that_was_acknowledged_and_nothing_e
     let machine = Machine::new(5);
     let tsdb = filled(&machine);
     let before = machine.disk.op_count();
-    tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
-    tsdb.clean_tombstones(&anonymous()).expect("cleans");
+    tsdb.admin().delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+    tsdb.admin().clean_tombstones(&anonymous()).expect("cleans");
     let op_count = machine.disk.op_count() - before;
     assert!(op_count > 50, "{op_count}");
     for survived in 0..=op_count {
         let machine = Machine::new(5);
         let tsdb = filled(&machine);
         machine.disk.fail_after(survived);
-        let deleted = tsdb.delete_series(&anonymous(), &by_name("b"), part());
-        let cleaned = tsdb.clean_tombstones(&anonymous());
+        let deleted = tsdb.admin().delete_series(&anonymous(), &by_name("b"), part());
+        let cleaned = tsdb.admin().clean_tombstones(&anonymous());
         machine.disk.crash();
         drop(tsdb);
         let tsdb = machine.open();
@@ -186,8 +187,8 @@ fn a_crash_at_any_disk_operation_deletes_all_that_was_acknowledged_and_nothing_e
             "{when}: a sample beside the range is gone"
         );
         assert!(got.iter().all(|sample| want(1, TimeRange::new(0, 0)).contains(sample)), "{when}");
-        tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
-        tsdb.clean_tombstones(&anonymous()).expect("cleans");
+        tsdb.admin().delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+        tsdb.admin().clean_tombstones(&anonymous()).expect("cleans");
         compare(&machine, &tsdb, part(), &when);
         assert_eq!(tombstones(&tsdb), 0.0, "{when}");
         assert!(survived < op_count || cleaned.is_ok());
@@ -198,20 +199,20 @@ fn a_crash_at_any_disk_operation_deletes_all_that_was_acknowledged_and_nothing_e
 fn a_paused_compaction_does_not_run() {
     let machine = Machine::new(6);
     let tsdb = filled(&machine);
-    tsdb.pause_compaction();
+    tsdb.maintenance().pause_compaction();
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-    let runs = |tsdb: &Tsdb| tsdb.stats().metric("compaction_runs_total").expect("a metric");
+    let runs = |tsdb: &Tsdb| tsdb.statistics().stats().metric("compaction_runs_total").expect("a metric");
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
-    assert_eq!((runs(&tsdb), tsdb.stats().blocks), (0.0, 5));
-    tsdb.resume_compaction();
+    assert_eq!((runs(&tsdb), tsdb.statistics().stats().blocks), (0.0, 5));
+    tsdb.maintenance().resume_compaction();
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
-    assert_eq!((runs(&tsdb), tsdb.stats().blocks), (1.0, 4));
+    assert_eq!((runs(&tsdb), tsdb.statistics().stats().blocks), (1.0, 4));
 }
 
 #[test]
@@ -219,8 +220,8 @@ fn a_closed_store_refuses() {
     let machine = Machine::new(7);
     let tsdb = filled(&machine);
     tsdb.close().expect("closes");
-    assert!(tsdb.delete_series(&anonymous(), &by_name("b"), part()).is_err());
-    assert!(tsdb.clean_tombstones(&anonymous()).is_err());
+    assert!(tsdb.admin().delete_series(&anonymous(), &by_name("b"), part()).is_err());
+    assert!(tsdb.admin().clean_tombstones(&anonymous()).is_err());
 }
 
 /// A window was flushed and dropped from the head, but the checkpoint after it failed; a deletion then found
@@ -233,9 +234,9 @@ fn deleted_samples_do_not_come_back_when_the_checkpoint_after_a_flush_failed() {
         let tsdb = machine.open();
         put_window(&machine, &tsdb, -4);
         machine.disk.fail_after(op_count);
-        let flushed = tsdb.flush_closed(machine.env.clock.now_ms()).is_ok();
+        let flushed = tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).is_ok();
         machine.disk.heal();
-        let deleted = tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).is_ok();
+        let deleted = tsdb.admin().delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).is_ok();
         let what = format!("operation {op_count}, flushed {flushed}, deleted {deleted}");
         let before = machine.read(&tsdb, &anonymous(), "b");
         assert!(!deleted || before.is_empty(), "{what}");
@@ -279,7 +280,7 @@ fn a_deletion_removes_chunks_that_out_of_order_samples_were_merged_into() {
     let tsdb = machine.open();
     put_window(&machine, &tsdb, -4);
     *late.0.lock().expect("not poisoned") = Arc::downgrade(&tsdb);
-    tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
+    tsdb.admin().delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
     assert!(late.0.lock().expect("not poisoned").upgrade().is_none(), "the late samples came");
     let check = |tsdb: &Tsdb, when: &str| {
         let found = machine.read(tsdb, &anonymous(), "b");
@@ -302,11 +303,11 @@ fn a_deletion_that_a_kill_interrupted_is_durable_when_it_is_repeated() {
         let machine = Machine::new(8);
         let tsdb = filled(&machine);
         machine.disk.fail_after(survived);
-        let is_whole = tsdb.delete_series(&anonymous(), &by_name("b"), part()).is_ok();
+        let is_whole = tsdb.admin().delete_series(&anonymous(), &by_name("b"), part()).is_ok();
         machine.disk.kill();
         drop(tsdb);
         let tsdb = machine.open();
-        tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
+        tsdb.admin().delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
         machine.disk.crash();
         drop(tsdb);
         let tsdb = machine.open();
@@ -331,7 +332,7 @@ fn a_deleted_last_sample_that_only_a_block_has_can_be_written_again() {
         let (first, last) = (newer[0], newer[newer.len() - 1]);
         for deleted in [first, last] {
             let range = TimeRange::new(deleted.0, deleted.0 + 1);
-            tsdb.delete_series(&anonymous(), &by_name("b"), range).expect("deletes");
+            tsdb.admin().delete_series(&anonymous(), &by_name("b"), range).expect("deletes");
         }
         let again = (last.0, value.unwrap_or(last.1));
         let outcome = write(&tsdb, &anonymous(), "b", &[again]).expect("stored");

@@ -32,16 +32,16 @@ fn a_full_disk_refuses_writes_until_there_is_space_and_loses_nothing_acked() {
     }
     let (error, samples) = refused.expect("the disk fills up");
     assert_eq!(error, WriteError::Wal(WalError::DiskFull));
-    assert!(tsdb.stats().head.wal.is_disk_full);
+    assert!(tsdb.statistics().stats().head.wal.is_disk_full);
     let stored = machine.read(&tsdb, &tenant, "full");
     assert!(acked.iter().all(|s| stored.binary_search(s).is_ok()), "reads go on");
 
     machine.disk.set_capacity_bytes(u64::MAX);
     for _ in 0..5 {
         machine.clock.advance(std::time::Duration::from_secs(1));
-        tsdb.sync_log();
+        tsdb.wal_jobs().sync();
     }
-    assert!(!tsdb.stats().head.wal.is_disk_full, "space is noticed without a restart");
+    assert!(!tsdb.statistics().stats().head.wal.is_disk_full, "space is noticed without a restart");
     assert_eq!(write(&tsdb, &tenant, "full", &samples).expect("the retry works").accepted_count, 5000);
     acked.extend(samples.iter().map(|s| (s.0, s.1.to_bits())));
     machine.disk.crash();
@@ -67,7 +67,7 @@ fn a_failed_sync_closes_the_log_for_writing() {
         write(&tsdb, &tenant, "x", &[(START_MS + 2, 3.0)]),
         Err(WriteError::Wal(WalError::Poisoned(_)))
     ));
-    assert!(tsdb.stats().head.wal.is_poisoned);
+    assert!(tsdb.statistics().stats().head.wal.is_poisoned);
     machine.disk.crash();
     drop(tsdb);
     let tsdb = machine.open();

@@ -25,7 +25,7 @@ fn world(seed: u64, duplicates: DuplicatePolicy) -> World {
 fn put(world: &World, tsdb: &Tsdb, value: f64) {
     write(tsdb, &StoreId::anonymous(), "m", &[(TIME_MS, value)]).expect("stored");
     world.machine.clock.advance(Duration::from_millis(1));
-    tsdb.flush_closed(START_MS).expect("flushes");
+    tsdb.maintenance().flush_closed(START_MS).expect("flushes");
 }
 
 fn values(world: &World, source: &Arc<dyn Queryable>) -> Vec<f64> {
@@ -46,7 +46,7 @@ fn values(world: &World, source: &Arc<dyn Queryable>) -> Vec<f64> {
 fn check_all(world: &World, tsdb: &Tsdb, want: f64) {
     let tenant = StoreId::anonymous();
     assert_eq!(
-        values(world, &tsdb.queryable(tenant.tenant().expect("a default store"))),
+        values(world, &tsdb.reader().queryable(tenant.tenant().expect("a default store"))),
         [want],
         "the process that wrote them"
     );
@@ -58,7 +58,7 @@ fn check_all(world: &World, tsdb: &Tsdb, want: f64) {
     );
     let empty = world.open("/empty");
     assert_eq!(
-        values(world, &empty.queryable(tenant.tenant().expect("a default store"))),
+        values(world, &empty.reader().queryable(tenant.tenant().expect("a default store"))),
         [want],
         "a process with an empty directory"
     );
@@ -98,7 +98,7 @@ fn a_block_follows_those_of_the_bucket_though_the_clock_was_set_back() {
     world.machine.clock.set_now_ms(now_ms - HOUR_MS);
     let tsdb = world.open("/replaced");
     put(&world, &tsdb, 2.0);
-    assert_eq!(values(&world, &tsdb.queryable(&TenantId::anonymous())), [2.0], "before the upload");
-    tsdb.upload_blocks();
+    assert_eq!(values(&world, &tsdb.reader().queryable(&TenantId::anonymous())), [2.0], "before the upload");
+    tsdb.bucket_jobs().upload_blocks();
     check_all(&world, &tsdb, 2.0);
 }

@@ -81,7 +81,9 @@ impl Machine {
 
 /// A tenant as PromQL sees it by its default store, and another store alone.
 fn view(tsdb: &Tsdb, store: &StoreId) -> Arc<dyn Queryable> {
-    store.tenant().map_or_else(|| tsdb.store_queryable(store), |tenant| tsdb.queryable(tenant))
+    store
+        .tenant()
+        .map_or_else(|| tsdb.reader().store_queryable(store), |tenant| tsdb.reader().queryable(tenant))
 }
 
 pub(crate) fn write(

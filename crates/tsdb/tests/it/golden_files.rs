@@ -46,17 +46,17 @@ fn files_of_milliseconds_are_unchanged() {
         put("m", hour);
         put("n", hour);
     }
-    tsdb.flush_closed(START_MS - 9 * HOUR_MS).expect("flushes");
+    tsdb.maintenance().flush_closed(START_MS - 9 * HOUR_MS).expect("flushes");
     let by_name = vec![vec![Matcher::equal("__name__", "m")]];
     let range = TimeRange::new(START_MS - 31 * HOUR_MS, START_MS - 11 * HOUR_MS);
-    tsdb.delete_series(&tenants[0], &by_name, range).expect("deletes");
+    tsdb.admin().delete_series(&tenants[0], &by_name, range).expect("deletes");
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..6 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     put("m", 2);
-    tsdb.roll_checkpoint();
+    tsdb.wal_jobs().roll_checkpoint();
     put("n", 2);
     tsdb.close().expect("closes");
     let mut sum = (0, 0, 0);

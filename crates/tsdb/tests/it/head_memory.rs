@@ -27,7 +27,7 @@ fn batch(first: usize, count: usize, time: i64) -> WriteBatch {
 /// Writes new series of many tenants until one write is refused; gives how many series there are then.
 fn fill(tsdb: &Tsdb, time: i64) -> (usize, WriteError) {
     for round in 0..1000 {
-        tsdb.sync_log();
+        tsdb.wal_jobs().sync();
         if let Err(error) = tsdb.append(&tenant(&format!("t{}", round % 7)), &batch(round * 500, 500, time)) {
             return (round * 500, error);
         }
@@ -36,7 +36,8 @@ fn fill(tsdb: &Tsdb, time: i64) -> (usize, WriteError) {
 }
 
 fn gauge(tsdb: &Tsdb, name: &str) -> u64 {
-    tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value as u64
+    tsdb.statistics().stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value
+        as u64
 }
 
 /// The limit of series is one of each tenant: many tenants, or one with the default of 50 million, took all
@@ -52,18 +53,18 @@ fn the_head_as_a_whole_had_no_bound() {
     let (count, error) = fill(&tsdb, time);
     assert!(matches!(error, WriteError::HeadFull { limit_bytes: LIMIT_BYTES, .. }), "{error}");
     assert!((5_000..40_000).contains(&count), "{count} series fit");
-    assert_eq!(tsdb.stats().head.series, count as u64, "nothing of the refused batch is there");
+    assert_eq!(tsdb.statistics().stats().head.series, count as u64, "nothing of the refused batch is there");
     assert_eq!(gauge(&tsdb, "head_memory_limit_bytes"), LIMIT_BYTES);
-    let measured: u64 = tsdb.memory(0).head.iter().map(|part| part.bytes).sum();
+    let measured: u64 = tsdb.statistics().memory(0).head.iter().map(|part| part.bytes).sum();
     assert!(measured <= LIMIT_BYTES, "{measured} bytes");
     // A batch of series that are there needs less.
     let known = write(&tsdb, &tenant("t0"), "series_0", &[(time + 1000, 2.0)]);
     assert!(known.is_ok() || matches!(known, Err(WriteError::HeadFull { .. })));
     machine.clock.advance(Duration::from_secs(3 * 3600));
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     machine.clock.advance(Duration::from_secs(1));
-    tsdb.sync_log();
-    assert_eq!(tsdb.stats().head.series, 0);
+    tsdb.wal_jobs().sync();
+    assert_eq!(tsdb.statistics().stats().head.series, 0);
     let again = tsdb.append(&tenant("t0"), &batch(0, 500, START_MS + 2 * HOUR_MS));
     assert_eq!(again.expect("there is room again").accepted_count, 500);
 }
@@ -75,7 +76,11 @@ fn a_batch_that_never_fits_has_its_own_error() {
     let tsdb = machine.open();
     let refused = tsdb.append(&tenant("t"), &batch(0, 30_000, START_MS)).expect_err("too large");
     assert!(matches!(refused, WriteError::NeverFits { limit_bytes: LIMIT_BYTES, .. }), "{refused}");
-    assert_eq!((tsdb.stats().head.series, tsdb.memory(9).tenants.len()), (0, 0), "nor does the tenant stay");
+    assert_eq!(
+        (tsdb.statistics().stats().head.series, tsdb.statistics().memory(9).tenants.len()),
+        (0, 0),
+        "nor does the tenant stay"
+    );
     assert_eq!(tsdb.append(&tenant("t"), &batch(0, 500, START_MS)).expect("fits").accepted_count, 500);
 }
 
@@ -88,8 +93,8 @@ fn nothing_waits_when_the_head_is_nearly_full() {
     let tsdb = machine.open();
     fill(&tsdb, START_MS - HOUR_MS);
     machine.clock.advance(Duration::from_secs(3600));
-    tsdb.run_maintenance();
-    assert_eq!((tsdb.stats().head.series, tsdb.stats().blocks), (0, 7));
+    tsdb.maintenance().run();
+    assert_eq!((tsdb.statistics().stats().head.series, tsdb.statistics().stats().blocks), (0, 7));
 }
 
 /// After a restart the head counts from the start on, and an appended batch is neither lost nor half there.
@@ -101,7 +106,7 @@ fn a_restart_knows_how_full_the_head_is() {
     let (count, _) = fill(&tsdb, START_MS);
     drop(tsdb);
     let tsdb = machine.open();
-    assert_eq!(tsdb.stats().head.series, count as u64);
+    assert_eq!(tsdb.statistics().stats().head.series, count as u64);
     assert!(gauge(&tsdb, "head_memory_used_bytes") > LIMIT_BYTES / 3);
 }
 
@@ -149,7 +154,7 @@ fn one_tenant_filled_the_head_of_all() {
     let time = START_MS - HOUR_MS;
     let mut refused = Vec::new();
     for round in 0..200 {
-        tsdb.sync_log();
+        tsdb.wal_jobs().sync();
         if let Err(error) = tsdb.append(&loud, &batch(round * 500, 500, time)) {
             refused.push(error);
         }
@@ -170,9 +175,9 @@ fn one_tenant_filled_the_head_of_all() {
     let never = tsdb.append(&loud, &batch(0, 40_000, time)).expect_err("larger than the share");
     assert!(matches!(never, WriteError::NeverFitsShare { .. } | WriteError::TenantFull { .. }), "{never}");
     machine.clock.advance(Duration::from_secs(3 * 3600));
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     machine.clock.advance(Duration::from_secs(1));
-    tsdb.sync_log();
+    tsdb.wal_jobs().sync();
     let again = tsdb.append(&loud, &batch(0, 500, START_MS + 2 * HOUR_MS));
     assert_eq!(again.expect("there is room again").accepted_count, 500);
 }
@@ -186,7 +191,7 @@ fn four_tenants_at_their_share_leave_room_to_a_fifth() {
     let tsdb = machine.open();
     let mut refused_count = 0;
     for round in 0..200 {
-        tsdb.sync_log();
+        tsdb.wal_jobs().sync();
         for loud in 0..4 {
             let name = format!("loud{loud}");
             let one = tsdb.append(&tenant(&name), &batch(round * 500, 500, START_MS));
@@ -199,8 +204,8 @@ fn four_tenants_at_their_share_leave_room_to_a_fifth() {
 
 fn created(tsdb: &Tsdb, owner: &StoreId, name: &str) -> StoreId {
     let change = CatalogChange::CreateDatabase { name: name.to_owned(), policy: None };
-    tsdb.change_databases(owner.tenant().expect("a default store"), &change).expect("created");
-    let catalog = tsdb.databases();
+    tsdb.databases().change(owner.tenant().expect("a default store"), &change).expect("created");
+    let catalog = tsdb.databases().catalog();
     let database = catalog
         .of(owner.tenant().expect("a default store"))
         .and_then(|own| own.database(name))
@@ -237,7 +242,7 @@ fn the_stores_of_a_tenant_use_one_share() {
         let other = created(&tsdb, &quiet, "db0");
         let mut refused = Vec::new();
         for round in 0..200 {
-            tsdb.sync_log();
+            tsdb.wal_jobs().sync();
             let store = &stores[round % stores.len()];
             let batch = match !store.is_default() {
                 true => points(round * 500, 500, START_MS),
@@ -254,7 +259,7 @@ fn the_stores_of_a_tenant_use_one_share() {
                 if tenant == "loud" && *share_bytes <= LIMIT_BYTES);
             assert!(is_own, "{what}: {error}");
         }
-        let tenants = tsdb.memory(usize::MAX).tenants;
+        let tenants = tsdb.statistics().memory(usize::MAX).tenants;
         let of_loud = tenants.iter().filter(|one| stores.contains(&one.tenant));
         let loud_bytes: u64 = of_loud.map(|one| one.bytes).sum();
         assert!(loud_bytes <= LIMIT_BYTES + LIMIT_BYTES / 8, "{what}: {loud_bytes} bytes");
@@ -274,7 +279,7 @@ fn a_tenant_at_its_share_has_room_again_when_its_series_are_idle() {
         machine.options.head_memory.tenant_percent = 25;
         machine.options.idle.after_ms = 900_000;
         let tsdb = machine.open();
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         let loud = tenant("loud");
         let mut stores: Vec<StoreId> =
             (0..database_count).map(|number| created(&tsdb, &loud, &format!("db{number}"))).collect();
@@ -285,7 +290,7 @@ fn a_tenant_at_its_share_has_room_again_when_its_series_are_idle() {
         let send = |round: usize| {
             let store = &stores[round % stores.len()];
             machine.clock.advance(Duration::from_secs(1));
-            tsdb.sync_log();
+            tsdb.wal_jobs().sync();
             let batch = match !store.is_default() {
                 true => points(round * 500, 500, START_MS),
                 false => batch(round * 500, 500, START_MS),
@@ -295,7 +300,7 @@ fn a_tenant_at_its_share_has_room_again_when_its_series_are_idle() {
         let first = (0..200).find(|round| send(*round).is_err()).expect("refused at the share");
         for minute in 0..23 {
             machine.clock.advance(Duration::from_secs(60));
-            tsdb.run_maintenance();
+            tsdb.maintenance().run();
             assert!(minute > 10 || send(first).is_err(), "{database_count} databases: still at the share");
         }
         for round in first..first + 5 {

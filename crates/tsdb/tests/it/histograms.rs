@@ -27,7 +27,8 @@ fn read(machine: &Machine, tsdb: &Tsdb, name: &str) -> BTreeMap<i64, String> {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let matchers = [Matcher::equal("__name__", name)];
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-    let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+    let mut batches =
+        tsdb.reader().queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
     let mut series = Vec::new();
     while batches.next_batch(&mut series).expect("a batch") {}
     let mut columns = Columns::default();
@@ -73,7 +74,7 @@ fn compare(machine: &Machine, tsdb: &Tsdb, model: &Model, when: &str) {
 }
 
 fn compaction_count(tsdb: &Tsdb) -> u64 {
-    tsdb.stats().metric("compaction_runs_total").expect("is there") as u64
+    tsdb.statistics().stats().metric("compaction_runs_total").expect("is there") as u64
 }
 
 /// Returns the number of compactions.
@@ -93,10 +94,10 @@ fn run(seed: u64) -> u64 {
             70..80 => {
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(std::time::Duration::from_secs(rng.below(900)));
-                    tsdb.run_maintenance();
+                    tsdb.maintenance().run();
                 }
             }
-            80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
+            80..86 => tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes"),
             86..93 => {
                 merge_count += compaction_count(&tsdb);
                 machine.disk.crash();
@@ -107,7 +108,7 @@ fn run(seed: u64) -> u64 {
         }
     }
     compare(&machine, &tsdb, &model, &format!("seed {seed} at its end"));
-    assert_eq!(tsdb.stats().maintenance.error_count, 0, "seed {seed}");
+    assert_eq!(tsdb.statistics().stats().maintenance.error_count, 0, "seed {seed}");
     merge_count + compaction_count(&tsdb)
 }
 

@@ -29,7 +29,7 @@ fn machine(seed: u64) -> Machine {
 /// Runs maintenance once, so that a generation of series ends.
 fn age(machine: &Machine, tsdb: &Tsdb) {
     machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
 }
 
 fn row(count: i32) -> Vec<(i64, f64)> {
@@ -43,7 +43,8 @@ fn bits(samples: &[(i64, f64)]) -> Vec<(i64, u64)> {
 fn names(machine: &Machine, tsdb: &Tsdb, tenant: &StoreId) -> Vec<String> {
     let context = ReadContext::unlimited(machine.env.clock.clone());
     let selector = Selector { matchers: &[], range: TimeRange::ALL };
-    tsdb.queryable(tenant.tenant().expect("a default store"))
+    tsdb.reader()
+        .queryable(tenant.tenant().expect("a default store"))
         .label_values("__name__", &selector, 0, &context)
         .expect("names")
 }
@@ -51,7 +52,7 @@ fn names(machine: &Machine, tsdb: &Tsdb, tenant: &StoreId) -> Vec<String> {
 /// A tenant with two series of which one has gone silent.
 fn with_a_silent_series(machine: &Machine) -> std::sync::Arc<Tsdb> {
     let tsdb = machine.open();
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     write(&tsdb, &tenant("t"), "silent", &row(300)).expect("works");
     write(&tsdb, &tenant("t"), "busy", &row(300)).expect("works");
     for i in 0..2 {
@@ -66,9 +67,13 @@ fn an_idle_series_leaves_the_head_and_stays_readable() {
     let machine = machine(1);
     let t = tenant("t");
     let tsdb = with_a_silent_series(&machine);
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().head.series), (0, 2), "idle for one generation only");
+    assert_eq!(
+        (tsdb.statistics().stats().blocks, tsdb.statistics().stats().head.series),
+        (0, 2),
+        "idle for one generation only"
+    );
     age(&machine, &tsdb);
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().head.series), (1, 1));
+    assert_eq!((tsdb.statistics().stats().blocks, tsdb.statistics().stats().head.series), (1, 1));
     assert_eq!(machine.read(&tsdb, &t, "silent"), bits(&row(300)));
     assert_eq!(machine.read(&tsdb, &t, "busy").len(), 302);
     assert_eq!(names(&machine, &tsdb, &t), ["busy", "silent"]);
@@ -80,20 +85,20 @@ fn an_idle_series_leaves_the_head_and_stays_readable() {
     want.extend(bits(&back));
     let want: Vec<_> = want.into_iter().collect();
     assert_eq!(machine.read(&tsdb, &t, "silent"), want);
-    assert_eq!(tsdb.stats().head.series, 2);
+    assert_eq!(tsdb.statistics().stats().head.series, 2);
     drop(tsdb);
     machine.disk.crash();
     let tsdb = machine.open();
     assert_eq!(machine.read(&tsdb, &t, "silent"), want);
 
     // The block of idle series waits for the block of the whole window, then they are compacted.
-    assert!(tsdb.stats().blocks == 1);
+    assert!(tsdb.statistics().stats().blocks == 1);
     machine.clock.set_now_ms(START_MS + 6 * HOUR_MS);
     for _ in 0..4 {
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         machine.clock.advance(Duration::from_secs(31));
     }
-    let stats = tsdb.stats();
+    let stats = tsdb.statistics().stats();
     assert_eq!((stats.blocks, stats.head.series), (2, 0), "one block a window");
     assert_eq!(machine.read(&tsdb, &t, "silent"), want);
 }
@@ -110,7 +115,7 @@ fn duplicates_and_out_of_order_samples_keep_a_series_busy() {
         write(&tsdb, &t, "silent", &[sample]).expect("works");
         write(&tsdb, &t, "busy", &[(START_MS + round, 1.0)]).expect("works");
         age(&machine, &tsdb);
-        assert_eq!(tsdb.stats().head.series, 2, "round {round}");
+        assert_eq!(tsdb.statistics().stats().head.series, 2, "round {round}");
     }
 }
 
@@ -125,7 +130,11 @@ fn few_idle_series_are_not_worth_a_block() {
             write(&tsdb, &tenant("t"), &format!("more{i}"), &row(1)).expect("works");
         }
         age(&machine, &tsdb);
-        assert_eq!(tsdb.stats().blocks, want_blocks, "{idle_count_min} {busy_count} {idle_after_ms}");
+        assert_eq!(
+            tsdb.statistics().stats().blocks,
+            want_blocks,
+            "{idle_count_min} {busy_count} {idle_after_ms}"
+        );
     };
     check(1, 0, IDLE_AFTER_MS, 1);
     check(2, 0, IDLE_AFTER_MS, 0);
@@ -144,7 +153,7 @@ fn few_idle_series_leave_the_head_after_a_longer_time() {
         machine.options.idle.series_min = series_min;
         machine.options.idle.after_ms = 3_000;
         let tsdb = machine.open();
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         let tenant = tenant("t");
         for number in 0..silent_count {
             write(&tsdb, &tenant, &format!("silent{number}"), &row(5)).expect("works");
@@ -156,15 +165,15 @@ fn few_idle_series_leave_the_head_after_a_longer_time() {
                 write(&tsdb, &tenant, &format!("busy{number}"), &sample).expect("works");
             }
             machine.clock.advance(Duration::from_millis(1_500));
-            tsdb.run_maintenance();
-            if tsdb.stats().blocks > flushed_at.len() as u64 {
+            tsdb.maintenance().run();
+            if tsdb.statistics().stats().blocks > flushed_at.len() as u64 {
                 flushed_at.push(generation);
             }
         }
         // Two generations until a series is idle, then sixteen of waiting.
         let want = if is_many { 1..=2 } else { 17..=19 };
         assert!(flushed_at.len() == 1 && want.contains(&flushed_at[0]), "{what}: {flushed_at:?}");
-        assert_eq!(tsdb.stats().head.series, busy_count as u64, "{what}");
+        assert_eq!(tsdb.statistics().stats().head.series, busy_count as u64, "{what}");
         for number in 0..silent_count {
             assert_eq!(machine.read(&tsdb, &tenant, &format!("silent{number}")), bits(&row(5)), "{what}");
         }
@@ -189,14 +198,14 @@ fn few_idle_series_make_few_blocks() {
     machine.options.idle.series_min = 1_000;
     machine.options.idle.after_ms = 3_000;
     let tsdb = machine.open();
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     for generation in 0..100_i64 {
         let name = format!("job{generation}");
         write(&tsdb, &tenant("t"), &name, &[(START_MS - HOUR_MS / 2 + generation, 1.0)]).expect("works");
         machine.clock.advance(Duration::from_millis(1_500));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
-    let stats = tsdb.stats();
+    let stats = tsdb.statistics().stats();
     assert!((4..=6).contains(&stats.blocks), "{} blocks of 100 generations", stats.blocks);
     assert!(stats.head.series <= 20, "{} series", stats.head.series);
 }
@@ -208,9 +217,9 @@ fn a_deleted_idle_series_does_not_come_back() {
     let t = tenant("t");
     let tsdb = with_a_silent_series(&machine);
     age(&machine, &tsdb);
-    assert_eq!(tsdb.stats().blocks, 1);
+    assert_eq!(tsdb.statistics().stats().blocks, 1);
     let selectors = [vec![Matcher::equal("__name__", "silent")]];
-    tsdb.delete_series(&t, &selectors, TimeRange::ALL).expect("deleted");
+    tsdb.admin().delete_series(&t, &selectors, TimeRange::ALL).expect("deleted");
     assert!(machine.read(&tsdb, &t, "silent").is_empty());
     drop(tsdb);
     machine.disk.crash();
@@ -239,8 +248,8 @@ fn a_flush_of_idle_series_that_ends_anywhere_loses_and_doubles_nothing() {
         };
         machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
         machine.disk.fail_after(op_count);
-        tsdb.run_maintenance();
-        let stats = tsdb.stats();
+        tsdb.maintenance().run();
+        let stats = tsdb.statistics().stats();
         machine.disk.heal();
         check(&tsdb, "running on");
         drop(tsdb);
@@ -290,12 +299,16 @@ fn flushes_of_idle_series_at_random_times_agree_with_a_model() {
                         machine.disk.crash();
                     }
                     tsdb = machine.open();
-                    tsdb.run_maintenance();
+                    tsdb.maintenance().run();
                 }
-                _ => tsdb.flush_closed(START_MS - HOUR_MS * rng.below(4) as i64).expect("flushes"),
+                _ => tsdb
+                    .maintenance()
+                    .flush_closed(START_MS - HOUR_MS * rng.below(4) as i64)
+                    .expect("flushes"),
             }
             check_model(&machine, &tsdb, &model, &format!("seed {seed}, step {step}"));
-            cut_count += tsdb.stats().metric("head_idle_series_flushed_total").expect("a metric");
+            cut_count +=
+                tsdb.statistics().stats().metric("head_idle_series_flushed_total").expect("a metric");
         }
         assert!(cut_count > 0.0, "seed {seed} cuts something");
     }
@@ -331,6 +344,6 @@ fn readers_see_all_while_idle_series_leave() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert!(tsdb.stats().blocks > 0);
+    assert!(tsdb.statistics().stats().blocks > 0);
     check_model(&machine, &tsdb, &model, "afterwards");
 }

@@ -19,7 +19,7 @@ fn write(tsdb: &Tsdb, labels: &Labels, time_ms: i64) {
 fn cursor(machine: &Machine, tsdb: &Tsdb, range: TimeRange) -> Box<dyn LabelValueCursor> {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let search = SoleLabelValues { name: "__name__", range };
-    let source = tsdb.queryable(&TenantId::anonymous());
+    let source = tsdb.reader().queryable(&TenantId::anonymous());
     source.sole_label_values(&search, &ctx).expect("searches").expect("a local store")
 }
 
@@ -52,7 +52,7 @@ fn values_of_head_and_blocks_are_found() {
             let mut before = cursor(&machine, &tsdb, TimeRange::ALL);
             check(&rng, &mut *before, &known, &format!("seed {seed}, hour {hours}"));
             if hours % 3 == 2 {
-                tsdb.flush_closed(time_ms + 30 * HOUR_MS).expect("flushes");
+                tsdb.maintenance().flush_closed(time_ms + 30 * HOUR_MS).expect("flushes");
                 check(&rng, &mut *before, &known, &format!("seed {seed}, hour {hours}, flushed since"));
             }
         }

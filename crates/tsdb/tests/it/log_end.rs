@@ -12,7 +12,7 @@ use crate::fixture::{Machine, START_MS, write};
 fn killed() -> Machine {
     let machine = Machine::new(1);
     let tsdb = machine.open();
-    tsdb.prepare_log();
+    tsdb.wal_jobs().prepare_segment();
     for step in 0..20 {
         let samples = [(START_MS + step, step as f64)];
         write(&tsdb, &StoreId::anonymous(), "up", &samples).expect("written");
@@ -34,7 +34,7 @@ fn a_missing_newest_segment_is_a_damage_and_a_note() {
     assert_eq!(damages(&machine), Vec::<String>::new());
     machine.disk.remove_file(Path::new("/data/wal/00000001.seg")).expect("removed");
     assert!(damages(&machine).iter().any(|damage| damage.contains("missing")), "{:?}", damages(&machine));
-    let notes = machine.open().stats().replay.notes;
+    let notes = machine.open().statistics().stats().replay.notes;
     assert!(notes.iter().any(|note| note.contains("newest segment")), "{notes:?}");
 }
 
@@ -47,7 +47,7 @@ fn damage_in_the_last_frame_is_no_torn_tail() {
     let last = bytes.iter().rposition(|&byte| byte != 0).expect("frames");
     machine.disk.open(path).expect("opened").write_at(&[bytes[last] ^ 1], last as u64).expect("written");
     assert!(damages(&machine).iter().any(|damage| damage.contains("are missing")), "{:?}", damages(&machine));
-    let notes = machine.open().stats().replay.notes;
+    let notes = machine.open().statistics().stats().replay.notes;
     assert!(notes.iter().any(|note| note.contains("1 frames are missing after a kill")), "{notes:?}");
 }
 
@@ -59,5 +59,5 @@ fn a_clean_stop_has_no_damage() {
     tsdb.close().expect("closed");
     drop(tsdb);
     assert_eq!(damages(&machine), Vec::<String>::new());
-    assert!(machine.open().stats().replay.notes.is_empty());
+    assert!(machine.open().statistics().stats().replay.notes.is_empty());
 }

@@ -24,7 +24,7 @@ fn row(count: i32) -> Vec<(i64, f64)> {
 }
 
 fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
-    tsdb.stats().metric(name).expect("a metric")
+    tsdb.statistics().stats().metric(name).expect("a metric")
 }
 
 /// One flipped bit in a sealed chunk stopped all flushes and checkpoints of all tenants for good. The chunk
@@ -44,8 +44,8 @@ fn a_damaged_chunk_costs_only_itself() {
     file.write_at(&[byte[0] ^ 1], 100).expect("damaged");
     let tsdb = machine.open();
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-    tsdb.run_maintenance();
-    let stats = tsdb.stats();
+    tsdb.maintenance().run();
+    let stats = tsdb.statistics().stats();
     assert_eq!((stats.blocks, stats.head.series, stats.maintenance.error_count), (2, 0, 0));
     assert_eq!(gauge(&tsdb, "flush_damaged_chunks_total").to_bits(), 1f64.to_bits());
     assert_eq!(machine.read(&tsdb, &a, "m").len(), 200 - 120);
@@ -83,17 +83,17 @@ fn a_window_that_fails_backs_off_alone() {
     fault.is_on.store(true, Ordering::SeqCst);
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..360 {
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         machine.clock.advance(std::time::Duration::from_secs(10));
     }
-    assert_eq!(tsdb.stats().blocks, 1, "tenant b has its block");
+    assert_eq!(tsdb.statistics().stats().blocks, 1, "tenant b has its block");
     let refused_count = fault.refused_count.load(Ordering::SeqCst);
     assert!((8..=10).contains(&refused_count), "tried {refused_count} times in an hour");
     assert_eq!(machine.read(&tsdb, &a, "m").len(), 10);
     fault.is_on.store(false, Ordering::SeqCst);
     machine.clock.advance(std::time::Duration::from_secs(3600));
-    tsdb.run_maintenance();
-    assert_eq!((tsdb.stats().blocks, tsdb.stats().head.series), (2, 0));
+    tsdb.maintenance().run();
+    assert_eq!((tsdb.statistics().stats().blocks, tsdb.statistics().stats().head.series), (2, 0));
     assert_eq!(machine.read(&tsdb, &a, "m").len(), 10);
 }
 
@@ -105,7 +105,7 @@ fn a_queryable_sees_the_first_block_of_its_tenant() {
     let tenant = tenant("t");
     let tsdb = machine.open();
     write(&tsdb, &tenant, "m", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
-    let queryable = tsdb.queryable(tenant.tenant().expect("a default store"));
+    let queryable = tsdb.reader().queryable(tenant.tenant().expect("a default store"));
     let series_count = || {
         let context = ReadContext::unlimited(machine.env.clock.clone());
         let matchers = [Matcher::equal("__name__", "m")];
@@ -116,7 +116,7 @@ fn a_queryable_sees_the_first_block_of_its_tenant() {
         series.len()
     };
     assert_eq!(series_count(), 1);
-    tsdb.flush_closed(START_MS).expect("flushes");
+    tsdb.maintenance().flush_closed(START_MS).expect("flushes");
     assert_eq!(series_count(), 1);
 }
 
@@ -131,7 +131,7 @@ fn a_kill_during_a_flush_and_then_a_power_cut() {
         write(&tsdb, &tenant, "m", &row(300)).expect("works");
         let want = machine.read(&tsdb, &tenant, "m");
         machine.disk.fail_after(op_count);
-        let all_worked = tsdb.flush_closed(START_MS).is_ok();
+        let all_worked = tsdb.maintenance().flush_closed(START_MS).is_ok();
         machine.disk.heal();
         drop(tsdb);
         let tsdb = machine.open();
@@ -161,13 +161,13 @@ fn extreme_times_are_flushed() {
     assert_eq!(want.len(), times.len());
     for now_ms in [START_MS, START_MS + 5 * HOUR_MS] {
         machine.clock.set_now_ms(now_ms);
-        tsdb.run_maintenance();
-        tsdb.flush_closed(now_ms).expect("flushes");
+        tsdb.maintenance().run();
+        tsdb.maintenance().flush_closed(now_ms).expect("flushes");
         assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
     }
-    tsdb.flush_closed(i64::MAX).expect("flushes what is far ahead");
+    tsdb.maintenance().flush_closed(i64::MAX).expect("flushes what is far ahead");
     assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
-    assert_eq!(tsdb.stats().head.series, 0);
+    assert_eq!(tsdb.statistics().stats().head.series, 0);
     tsdb.close().expect("closes");
     drop(tsdb);
     machine.disk.crash();
@@ -210,10 +210,10 @@ fn a_checkpoint_larger_than_the_limit_is_written_once() {
         .expect("works");
     machine.clock.set_now_ms(START_MS + 1000);
     for _ in 0..6 {
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         machine.clock.advance(std::time::Duration::from_secs(11));
     }
-    let stats = tsdb.stats();
+    let stats = tsdb.statistics().stats();
     let bytes = stats.head.checkpoint.bytes;
     assert!(bytes > 1 << 10, "the checkpoint alone is {bytes} bytes");
     assert_eq!(stats.head.checkpoint.count, 1);

@@ -14,7 +14,7 @@ fn tenants() -> impl Iterator<Item = StoreId> {
 }
 
 fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
-    tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value
+    tsdb.statistics().stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value
 }
 
 /// Writes to all tenants for `hours`, one sample in five minutes, with a maintenance run each time.
@@ -25,7 +25,7 @@ fn run_for(machine: &Machine, tsdb: &Tsdb, hours: i64) {
         for tenant in tenants() {
             write(tsdb, &tenant, "m", &[(now_ms, 1.0)]).expect("works");
         }
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
 }
 
@@ -43,9 +43,16 @@ fn small_tenants_make_one_block_a_day() {
     let machine = waiting_machine();
     let tsdb = machine.open();
     run_for(&machine, &tsdb, 24);
-    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "flush_waiting_windows") as usize), (0, 11 * TENANT_COUNT));
+    assert_eq!(
+        (tsdb.statistics().stats().blocks, gauge(&tsdb, "flush_waiting_windows") as usize),
+        (0, 11 * TENANT_COUNT)
+    );
     run_for(&machine, &tsdb, 24);
-    assert_eq!(tsdb.stats().maintenance.flush_count, TENANT_COUNT as u64, "a block each for the first day");
+    assert_eq!(
+        tsdb.statistics().stats().maintenance.flush_count,
+        TENANT_COUNT as u64,
+        "a block each for the first day"
+    );
     for tenant in tenants() {
         assert_eq!(
             machine.read(&tsdb, &tenant, "m").len(),
@@ -74,13 +81,13 @@ fn waiting_windows_survive_restarts_and_go_when_they_are_due() {
         }
         tsdb = machine.open();
         assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
-        tsdb.run_maintenance();
-        assert_eq!(tsdb.stats().blocks, 0);
+        tsdb.maintenance().run();
+        assert_eq!(tsdb.statistics().stats().blocks, 0);
         assert_eq!(gauge(&tsdb, "flush_waiting_windows") as usize, 3 * TENANT_COUNT);
     }
     machine.clock.advance(Duration::from_secs(17 * 3600));
-    tsdb.run_maintenance();
-    assert_eq!((tsdb.stats().blocks, gauge(&tsdb, "flush_waiting_windows") as usize), (40, 0));
+    tsdb.maintenance().run();
+    assert_eq!((tsdb.statistics().stats().blocks, gauge(&tsdb, "flush_waiting_windows") as usize), (40, 0));
     assert_eq!(machine.read(&tsdb, &tenant, "m"), want);
 }
 
@@ -93,10 +100,13 @@ fn out_of_order_samples_of_a_waiting_window_go_to_its_block() {
     let late = START_MS + HOUR_MS + 7;
     assert_eq!(write(&tsdb, &tenant, "m", &[(late, 5.0)]).expect("works").accepted_count, 1);
     machine.clock.advance(Duration::from_secs(17 * 3600));
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     let found = machine.read(&tsdb, &tenant, "m");
     assert!(found.contains(&(late, 5f64.to_bits())));
-    assert_eq!((found.len(), tsdb.stats().blocks, tsdb.stats().head.series), (8 * 12 + 1, 40, 0));
+    assert_eq!(
+        (found.len(), tsdb.statistics().stats().blocks, tsdb.statistics().stats().head.series),
+        (8 * 12 + 1, 40, 0)
+    );
 }
 
 /// Memory of what waits is bounded, however many tenants there are: the largest are flushed beyond it.
@@ -107,7 +117,11 @@ fn waiting_windows_are_flushed_when_they_take_too_much_memory() {
     let tsdb = machine.open();
     run_for(&machine, &tsdb, 48);
     assert!(gauge(&tsdb, "flush_waiting_bytes") <= machine.options.flush.waiting_bytes_max as f64);
-    assert!(tsdb.stats().blocks > 2 * TENANT_COUNT as u64, "{} blocks", tsdb.stats().blocks);
+    assert!(
+        tsdb.statistics().stats().blocks > 2 * TENANT_COUNT as u64,
+        "{} blocks",
+        tsdb.statistics().stats().blocks
+    );
     for tenant in tenants() {
         assert_eq!(machine.read(&tsdb, &tenant, "m").len(), 48 * 12);
     }

@@ -35,7 +35,10 @@ fn tenants() -> [StoreId; 2] {
 
 /// All that is known of both tenants.
 fn all(tsdb: &Tsdb) -> Vec<Vec<MetadataEntry>> {
-    tenants().iter().map(|tenant| tsdb.metadata(tenant.tenant().expect("a default store"), None, 0)).collect()
+    tenants()
+        .iter()
+        .map(|tenant| tsdb.reader().metadata(tenant.tenant().expect("a default store"), None, 0))
+        .collect()
 }
 
 /// Acknowledged and sent entries, by tenant.
@@ -73,7 +76,7 @@ fn script(machine: &Machine, told: &mut Told) {
     told.send(&tsdb, 1, 2, &[entry("m", "two")]);
     told.send(&tsdb, 0, 3, &[entry("m", "two")]);
     told.send(&tsdb, 0, 4, &[entry("m", "one")]);
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     // More than the file may grow by: it is replaced.
     let large: Vec<_> = (0..80).map(|i| entry(&format!("large_{i}"), &"x".repeat(16_000))).collect();
     told.send(&tsdb, 1, 5, &large);
@@ -146,11 +149,11 @@ fn a_power_loss_takes_at_most_an_interval() {
     let tenant = &tenants()[0];
     assert!(send(&tsdb, tenant, 0, &[entry("first", "")]));
     assert!(send(&tsdb, tenant, 1, &[entry("second", "")]));
-    tsdb.sync_log();
+    tsdb.wal_jobs().sync();
     machine.disk.crash();
     drop(tsdb);
     assert_eq!(
-        machine.open().metadata(tenant.tenant().expect("a default store"), None, 0),
+        machine.open().reader().metadata(tenant.tenant().expect("a default store"), None, 0),
         [entry("first", ""), entry("second", "")]
     );
 }
@@ -182,11 +185,14 @@ fn a_full_disk_refuses_and_comes_back() {
     assert!(!send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]), "it cannot be stored");
     assert!(!send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]), "nor is it known");
     machine.disk.set_capacity_bytes(u64::MAX);
-    tsdb.sync_log();
+    tsdb.wal_jobs().sync();
     assert!(send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]));
     machine.disk.crash();
     drop(tsdb);
-    assert_eq!(machine.open().metadata(tenant.tenant().expect("a default store"), Some("m"), 0).len(), 2);
+    assert_eq!(
+        machine.open().reader().metadata(tenant.tenant().expect("a default store"), Some("m"), 0).len(),
+        2
+    );
 }
 
 /// Covers a regression: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies
@@ -218,7 +224,7 @@ fn one_damaged_copy_of_the_metadata_loses_nothing() {
             }
             let tsdb = machine.open();
             assert_eq!(
-                tsdb.metadata(tenant.tenant().expect("a default store"), None, 0).len(),
+                tsdb.reader().metadata(tenant.tenant().expect("a default store"), None, 0).len(),
                 3,
                 "{file:?}, damage {at}"
             );
@@ -243,16 +249,19 @@ fn damage_is_named_and_the_rest_is_read() {
         machine.disk.write_atomic(Path::new(file), &bytes).expect("written");
     }
     let tsdb = machine.open();
-    let notes = tsdb.stats().replay.notes;
+    let notes = tsdb.statistics().stats().replay.notes;
     assert_eq!(notes, [format!("{FILE}: damaged at offset 32: 40 bytes are left out")]);
-    assert_eq!(tsdb.metadata(tenant.tenant().expect("a default store"), None, 0), [entry("second", "")]);
+    assert_eq!(
+        tsdb.reader().metadata(tenant.tenant().expect("a default store"), None, 0),
+        [entry("second", "")]
+    );
     assert!(send(&tsdb, tenant, 2, &[entry("third", "")]));
     tsdb.close().expect("closes");
     drop(tsdb);
     let tsdb = machine.open();
-    assert_eq!(tsdb.stats().replay.notes, Vec::<String>::new(), "the next start is clean");
+    assert_eq!(tsdb.statistics().stats().replay.notes, Vec::<String>::new(), "the next start is clean");
     assert_eq!(
-        tsdb.metadata(tenant.tenant().expect("a default store"), None, 0),
+        tsdb.reader().metadata(tenant.tenant().expect("a default store"), None, 0),
         [entry("second", ""), entry("third", "")]
     );
     tsdb.close().expect("closes");
@@ -274,7 +283,7 @@ fn a_snapshot_has_the_metadata_of_its_tenants() {
     let [a, b] = tenants();
     assert!(send(&tsdb, &a, 0, &[entry("m", "of a")]));
     assert!(send(&tsdb, &b, 0, &[entry("m", "of b")]));
-    let name = tsdb.snapshot(std::slice::from_ref(&a), SnapshotHead::Skip).expect("made");
+    let name = tsdb.admin().snapshot(std::slice::from_ref(&a), SnapshotHead::Skip).expect("made");
     let mut options = machine.options.clone();
     options.data_dir = options.data_dir.join("snapshots").join(name);
     let env: Env = machine.env.clone();

@@ -52,18 +52,20 @@ fn bytes_of_metrics_are_those_of_all_blocks() {
     let tenant = StoreId::anonymous();
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let all = || {
-        tsdb.metric_disk_bytes(tenant.tenant().expect("a default store"), MetricFilter::All, &ctx)
+        tsdb.statistics()
+            .metric_disk_bytes(tenant.tenant().expect("a default store"), MetricFilter::All, &ctx)
             .expect("readable")
     };
     assert!(by_metric(&all()).is_empty());
     for hour in 0..12 {
         write_hour(&machine, &tsdb, hour);
     }
-    tsdb.flush_closed(START_MS + 30 * HOUR_MS).expect("flushes");
+    tsdb.maintenance().flush_closed(START_MS + 30 * HOUR_MS).expect("flushes");
     let many = by_metric(&all());
     assert_eq!(many.keys().collect::<Vec<_>>(), ["m0", "m1", "m2", "m3", "m4"]);
     assert_eq!(many.values().sum::<u64>(), chunk_bytes(&machine));
     let named = tsdb
+        .statistics()
         .metric_disk_bytes(
             tenant.tenant().expect("a default store"),
             MetricFilter::Named(&["m3", "none"]),
@@ -72,14 +74,15 @@ fn bytes_of_metrics_are_those_of_all_blocks() {
         .expect("readable");
     assert_eq!(by_metric(&named), BTreeMap::from([("m3".to_owned(), many["m3"])]));
     machine.clock.set_now_ms(START_MS + 60 * HOUR_MS);
-    let block_count = tsdb.stats().blocks;
-    tsdb.run_maintenance();
-    assert!(tsdb.stats().blocks < block_count);
+    let block_count = tsdb.statistics().stats().blocks;
+    tsdb.maintenance().run();
+    assert!(tsdb.statistics().stats().blocks < block_count);
     let merged = by_metric(&all());
     assert_eq!(merged.values().sum::<u64>(), chunk_bytes(&machine));
     assert!(merged["m4"] < many["m4"], "{merged:?}, before {many:?}");
     let other = StoreId::from(TenantId::new("other").expect("valid"));
     let of_other = tsdb
+        .statistics()
         .metric_disk_bytes(other.tenant().expect("a default store"), MetricFilter::All, &ctx)
         .expect("readable");
     assert_eq!(of_other.iter().count(), 0);
@@ -90,14 +93,15 @@ fn names_count_in_the_budget() {
     let machine = Machine::new(2);
     let tsdb = machine.open();
     write_hour(&machine, &tsdb, 0);
-    tsdb.flush_closed(START_MS + 30 * HOUR_MS).expect("flushes");
+    tsdb.maintenance().flush_closed(START_MS + 30 * HOUR_MS).expect("flushes");
     let budget = MemoryBudget::new("query", 300);
     let ctx = ReadContext::new(machine.env.clock.clone(), u64::MAX, budget.clone());
-    let found = tsdb.metric_disk_bytes(&TenantId::anonymous(), MetricFilter::All, &ctx);
+    let found = tsdb.statistics().metric_disk_bytes(&TenantId::anonymous(), MetricFilter::All, &ctx);
     assert!(matches!(found, Err(QueryError::Memory(_))));
     assert_eq!(budget.used_bytes(), 0);
     let two = MetricFilter::Named(&["m1", "m2"]);
-    let found = tsdb.metric_disk_bytes(&TenantId::anonymous(), two, &ctx).expect("enough memory");
+    let found =
+        tsdb.statistics().metric_disk_bytes(&TenantId::anonymous(), two, &ctx).expect("enough memory");
     assert!(budget.used_bytes() > 0);
     drop(found);
     assert_eq!(budget.used_bytes(), 0);

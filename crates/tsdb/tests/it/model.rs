@@ -70,7 +70,7 @@ fn compare(machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, model: &Model, seed:
 }
 
 fn compaction_count(tsdb: &chronolith_tsdb::Tsdb) -> u64 {
-    tsdb.stats().metric("compaction_runs_total").expect("is there") as u64
+    tsdb.statistics().stats().metric("compaction_runs_total").expect("is there") as u64
 }
 
 /// Returns the number of compactions.
@@ -90,10 +90,10 @@ fn run(seed: u64) -> u64 {
                 // Each round merges once at most, so several bring it forward between writes.
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(std::time::Duration::from_secs(rng.below(900)));
-                    tsdb.run_maintenance();
+                    tsdb.maintenance().run();
                 }
             }
-            80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
+            80..86 => tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes"),
             86..93 => {
                 merge_count += compaction_count(&tsdb);
                 machine.disk.crash();
@@ -110,7 +110,7 @@ fn run(seed: u64) -> u64 {
         }
     }
     compare(&machine, &tsdb, &model, seed, OPS);
-    assert_eq!(tsdb.stats().maintenance.error_count, 0, "seed {seed}");
+    assert_eq!(tsdb.statistics().stats().maintenance.error_count, 0, "seed {seed}");
     merge_count + compaction_count(&tsdb)
 }
 

@@ -63,7 +63,7 @@ fn reopen(machine: &Machine, tsdb: Arc<Tsdb>, stored: &Stored, when: &str) -> Ar
     drop(tsdb);
     let tsdb = machine.open();
     compare(machine, &tsdb, stored, when);
-    let notes = tsdb.stats().replay.notes;
+    let notes = tsdb.statistics().stats().replay.notes;
     assert!(notes.is_empty(), "{when}: {notes:?}");
     tsdb
 }
@@ -101,36 +101,40 @@ fn neighbours_stay_apart_through_every_stage() {
     put(&tsdb, &mut stored, &neighbours(-12));
     compare(&machine, &tsdb, &stored, "in the head");
     tsdb = reopen(&machine, tsdb, &stored, "from the log");
-    tsdb.roll_checkpoint();
+    tsdb.wal_jobs().roll_checkpoint();
     put(&tsdb, &mut stored, &neighbours(-10));
     tsdb = reopen(&machine, tsdb, &stored, "from the checkpoint and the log");
     tsdb.close().expect("closes");
     tsdb = reopen(&machine, tsdb, &stored, "from the checkpoint alone");
     for hour in [-8, -6, -4] {
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
         compare(&machine, &tsdb, &stored, "flushed");
         put(&tsdb, &mut stored, &neighbours(hour));
         machine.clock.advance(Duration::from_millis(1));
     }
     let in_head = TimeRange::new(START - 6 * HOUR + 30 * SECOND + 5, START - 4 * HOUR + 30 * SECOND + 8);
-    tsdb.delete_series(&store(), &by_name(), in_head).expect("deletes");
+    tsdb.admin().delete_series(&store(), &by_name(), in_head).expect("deletes");
     stored.retain(|&time, _| !in_head.contains(time));
     compare(&machine, &tsdb, &stored, "deleted in head and blocks");
     tsdb = reopen(&machine, tsdb, &stored, "killed after the deletion");
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     compare(&machine, &tsdb, &stored, "all flushed");
-    assert_eq!(tsdb.stats().head.series, 0);
-    let count_before = tsdb.stats().blocks;
+    assert_eq!(tsdb.statistics().stats().head.series, 0);
+    let count_before = tsdb.statistics().stats().blocks;
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     compare(&machine, &tsdb, &stored, "compacted");
-    assert!(tsdb.stats().blocks < count_before, "{} of {count_before} blocks", tsdb.stats().blocks);
+    assert!(
+        tsdb.statistics().stats().blocks < count_before,
+        "{} of {count_before} blocks",
+        tsdb.statistics().stats().blocks
+    );
 
     put(&tsdb, &mut stored, &neighbours(0));
-    let snapshot = tsdb.snapshot(&[store()], SnapshotHead::Include).expect("a snapshot");
+    let snapshot = tsdb.admin().snapshot(&[store()], SnapshotHead::Include).expect("a snapshot");
     let mut options = machine.options.clone();
     options.data_dir = PathBuf::from("/data/snapshots").join(snapshot);
     let copy = Tsdb::open(machine.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens");
@@ -139,17 +143,17 @@ fn neighbours_stay_apart_through_every_stage() {
     // One nanosecond among its neighbours, then a range between two of them.
     let one = START - 12 * HOUR + 30 * SECOND + 7;
     for deleted in [TimeRange::new(one, one + 1), TimeRange::new(one + 2, START - 10 * HOUR - 1)] {
-        tsdb.delete_series(&store(), &by_name(), deleted).expect("deletes");
+        tsdb.admin().delete_series(&store(), &by_name(), deleted).expect("deletes");
         let before = stored.len();
         stored.retain(|&time, _| !deleted.contains(time));
         assert!(stored.len() < before);
         compare(&machine, &tsdb, &stored, "deleted");
     }
     tsdb = reopen(&machine, tsdb, &stored, "tombstones from disk");
-    tsdb.clean_tombstones(&store()).expect("cleans");
+    tsdb.admin().clean_tombstones(&store()).expect("cleans");
     compare(&machine, &tsdb, &stored, "tombstones cleaned");
-    while !tsdb.verify_blocks() {}
-    assert_eq!(tsdb.times(&store(), TimeRange::ALL).expect("has samples").start % (2 * HOUR), 0);
+    while !tsdb.maintenance().verify_blocks() {}
+    assert_eq!(tsdb.reader().times(&store(), TimeRange::ALL).expect("has samples").start % (2 * HOUR), 0);
     reopen(&machine, tsdb, &stored, "opened again");
 }
 
@@ -180,33 +184,33 @@ fn the_extremes_are_stored() {
     }
     compare(&machine, &tsdb, &stored, "in the head");
     tsdb = reopen(&machine, tsdb, &stored, "from the log");
-    tsdb.roll_checkpoint();
+    tsdb.wal_jobs().roll_checkpoint();
     tsdb = reopen(&machine, tsdb, &stored, "from the checkpoint");
-    tsdb.run_maintenance();
-    tsdb.flush_closed(START_MS).expect("flushes");
+    tsdb.maintenance().run();
+    tsdb.maintenance().flush_closed(START_MS).expect("flushes");
     compare(&machine, &tsdb, &stored, "flushed");
-    let snapshot = tsdb.snapshot(&[store()], SnapshotHead::Include).expect("a snapshot");
+    let snapshot = tsdb.admin().snapshot(&[store()], SnapshotHead::Include).expect("a snapshot");
     let mut options = machine.options.clone();
     options.data_dir = PathBuf::from("/data/snapshots").join(snapshot);
     let copy = Tsdb::open(machine.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens");
     compare(&machine, &copy, &stored, "in the snapshot");
     // All windows, also of the year 2262.
-    tsdb.flush_closed(i64::MAX).expect("flushes");
+    tsdb.maintenance().flush_closed(i64::MAX).expect("flushes");
     compare(&machine, &tsdb, &stored, "all flushed");
-    assert_eq!(tsdb.stats().head.series, 0);
+    assert_eq!(tsdb.statistics().stats().head.series, 0);
     for _ in 0..10 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     tsdb = reopen(&machine, tsdb, &stored, "blocks alone");
-    while !tsdb.verify_blocks() {}
+    while !tsdb.maintenance().verify_blocks() {}
     for deleted in [TimeRange::new(TIME_MAX_NS, i64::MAX), TimeRange::new(i64::MIN, TIME_MIN_NS + 1)] {
-        tsdb.delete_series(&store(), &by_name(), deleted).expect("deletes");
+        tsdb.admin().delete_series(&store(), &by_name(), deleted).expect("deletes");
         stored.retain(|&time, _| !deleted.contains(time));
         compare(&machine, &tsdb, &stored, "deleted");
     }
     tsdb = reopen(&machine, tsdb, &stored, "after the deletions");
-    tsdb.delete_series(&store(), &by_name(), TimeRange::ALL).expect("deletes");
+    tsdb.admin().delete_series(&store(), &by_name(), TimeRange::ALL).expect("deletes");
     assert!(machine.read(&tsdb, &store(), NAME).is_empty());
 }
 
@@ -217,12 +221,12 @@ fn many_years_at_once_become_few_blocks() {
     let (tsdb, mut stored) = (machine.open(), Stored::new());
     let days: Vec<i64> = (0..20_000).map(|day| day * 24 * HOUR + day % 5).collect();
     put(&tsdb, &mut stored, &days);
-    tsdb.flush_closed(START_MS).expect("flushes");
-    assert!(tsdb.stats().blocks <= 70, "{} blocks", tsdb.stats().blocks);
+    tsdb.maintenance().flush_closed(START_MS).expect("flushes");
+    assert!(tsdb.statistics().stats().blocks <= 70, "{} blocks", tsdb.statistics().stats().blocks);
     compare(&machine, &tsdb, &stored, "flushed");
     for _ in 0..10 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
     compare(&machine, &tsdb, &stored, "compacted");
 }
@@ -270,11 +274,11 @@ fn promql_sees_the_last_sample_of_a_millisecond() {
     for (time, value) in samples {
         write(&tsdb, &store(), NAME, &[(time, value)]).expect("stored");
     }
-    let view = in_milliseconds(tsdb.store_queryable(&store()));
+    let view = in_milliseconds(tsdb.reader().store_queryable(&store()));
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     for is_flushed in [false, true] {
         if is_flushed {
-            tsdb.flush_closed(START_MS).expect("flushes");
+            tsdb.maintenance().flush_closed(START_MS).expect("flushes");
         }
         let read = |start, end| read_view(&machine, &view, TimeRange::new(start, end), false);
         assert_eq!(read(ms - 1, ms + 3), [(ms - 1, 1.0), (ms, 3.0), (ms + 1, 4.0), (ms + 2, 5.0)]);
@@ -306,12 +310,12 @@ fn retention_is_in_milliseconds() {
     assert_eq!(reject(START + HOUR + 1), Some(Reject::OutOfBounds));
     assert_eq!(reject(START - HOUR), None);
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-    tsdb.run_maintenance();
-    assert_eq!(tsdb.stats().blocks, 1, "the older block has expired at once");
+    tsdb.maintenance().run();
+    assert_eq!(tsdb.statistics().stats().blocks, 1, "the older block has expired at once");
     assert_eq!(machine.read(&tsdb, &store(), NAME).len(), 1);
     machine.clock.set_now_ms(START_MS + 26 * HOUR_MS);
-    tsdb.run_maintenance();
-    assert_eq!(tsdb.stats().blocks, 0);
+    tsdb.maintenance().run();
+    assert_eq!(tsdb.statistics().stats().blocks, 0);
 }
 
 /// A start and `check` name the fault of a directory that only looks like a store's.
@@ -347,7 +351,7 @@ fn directories_of_no_store_are_named_with_their_fault() {
             assert!(notes.iter().any(is_named), "{when}: {name} in {notes:?}");
         }
     };
-    check(&machine.open().stats().replay.notes, "start");
+    check(&machine.open().statistics().stats().replay.notes, "start");
     let report = check_dir(&machine.env, &machine.options.data_dir).expect("checks");
     check(&report.notes, "check");
 }
@@ -361,7 +365,7 @@ fn blocks_name_their_unit() {
     let tenant = TenantId::new("dense").expect("legal");
     let ms = StoreId::from(&tenant);
     let dense = TenantLimits { block_encoding: BlockEncoding::Dense, ..TenantLimits::default() };
-    tsdb.set_limits(chronolith_tsdb::LimitsTable {
+    tsdb.settings().set_limits(chronolith_tsdb::LimitsTable {
         default: machine.options.limits.default.clone(),
         by_tenant: [(tenant, dense)].into_iter().collect(),
     });
@@ -375,7 +379,7 @@ fn blocks_name_their_unit() {
             assert_eq!(tsdb.append(tenant, &batch).expect("stored").accepted_count, 600);
         }
     }
-    tsdb.flush_closed(START_MS).expect("flushes");
+    tsdb.maintenance().flush_closed(START_MS).expect("flushes");
     let (in_ms, in_ns) = (chunk_bytes(&machine, &ms), chunk_bytes(&machine, &store()));
     assert!(in_ns <= in_ms, "{in_ns} bytes, {in_ms} in milliseconds");
     let dir = block_dirs(&machine, &store()).remove(0);
@@ -419,17 +423,17 @@ fn histograms_of_both_units_share_a_budget() {
             want.insert((idx, time), text(&sample));
         }
     }
-    let early = tsdb.stats().head.histograms.sealed_early_count;
+    let early = tsdb.statistics().stats().head.histograms.sealed_early_count;
     assert!(early > 0, "the budget was exceeded");
     for is_flushed in [false, true] {
         if is_flushed {
-            tsdb.flush_closed(START_MS + HOUR_MS).expect("flushes");
+            tsdb.maintenance().flush_closed(START_MS + HOUR_MS).expect("flushes");
         }
         let mut found = BTreeMap::new();
         for (idx, (tenant, _)) in tenants.iter().enumerate() {
             let ctx = ReadContext::unlimited(machine.env.clock.clone());
             let selector = Selector { matchers: &by_name()[0], range: TimeRange::ALL };
-            let mut batches = tsdb.store_queryable(tenant).select(&selector, &ctx).expect("selects");
+            let mut batches = tsdb.reader().store_queryable(tenant).select(&selector, &ctx).expect("selects");
             let (mut series, mut columns) = (Vec::new(), Columns::default());
             while batches.next_batch(&mut series).expect("a batch") {}
             series.iter().for_each(|one| one.samples.read(TimeRange::ALL, &mut columns).expect("reads"));

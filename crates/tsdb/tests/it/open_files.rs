@@ -31,7 +31,7 @@ struct Ledger {
 /// Databases with their policies and durations.
 fn databases(tsdb: &Tsdb) -> String {
     let mut text = String::new();
-    let catalog = tsdb.databases();
+    let catalog = tsdb.databases().catalog();
     for database in catalog.of(&TenantId::anonymous()).into_iter().flat_map(|own| &own.databases) {
         let _ = write!(text, "{}:", database.name);
         for policy in &database.policies {
@@ -98,7 +98,7 @@ impl Run<'_> {
 
     /// Runs a statement; one that failed has no effect.
     fn change(&mut self, change: &CatalogChange) {
-        match self.tsdb.change_databases(&TenantId::anonymous(), change) {
+        match self.tsdb.databases().change(&TenantId::anonymous(), change) {
             Ok(()) => self.ledger.databases = databases(self.tsdb),
             Err(error) => {
                 let text = error.to_string();
@@ -112,14 +112,14 @@ impl Run<'_> {
 
     fn maintain(&mut self, advance_s: u64) {
         self.machine.clock.advance(Duration::from_secs(advance_s));
-        self.tsdb.sync_log();
-        self.tsdb.run_maintenance();
+        self.tsdb.wal_jobs().sync();
+        self.tsdb.maintenance().run();
     }
 
     fn delete(&mut self, name: &str) {
         self.ledger.deleted.push(name.to_owned());
         let selectors = [vec![Matcher::equal("__name__", name)]];
-        let _ = self.tsdb.delete_series(&StoreId::anonymous(), &selectors, TimeRange::ALL);
+        let _ = self.tsdb.admin().delete_series(&StoreId::anonymous(), &selectors, TimeRange::ALL);
     }
 
     /// Runs everything that opens files.
@@ -174,7 +174,9 @@ fn run(open_count: u64, failure_count: u64) -> (u64, usize, usize) {
     let tsdb = machine.open();
     let anonymous = StoreId::anonymous();
     for name in ["old", "dropped"] {
-        tsdb.change_databases(anonymous.tenant().expect("a default store"), &create(name)).expect("created");
+        tsdb.databases()
+            .change(anonymous.tenant().expect("a default store"), &create(name))
+            .expect("created");
     }
     let what = format!("{failure_count} opens after {open_count}");
     let mut run = Run { machine: &machine, tsdb: &tsdb, ledger: Ledger::default(), what };
@@ -189,7 +191,7 @@ fn run(open_count: u64, failure_count: u64) -> (u64, usize, usize) {
     for _ in 0..3 {
         run.maintain(1);
     }
-    assert!(!tsdb.stats().head.wal.is_poisoned, "{}", run.what);
+    assert!(!tsdb.statistics().stats().head.wal.is_poisoned, "{}", run.what);
     let failures = run.ledger.write_failures;
     for round in 0..12 {
         run.write("after", round);
@@ -199,7 +201,7 @@ fn run(open_count: u64, failure_count: u64) -> (u64, usize, usize) {
     run.change(&create("after"));
     run.maintain(40);
     run.check_samples(&tsdb, "before a restart");
-    let bytes = tsdb.stats().head.wal.segment_bytes;
+    let bytes = tsdb.statistics().stats().head.wal.segment_bytes;
     assert!(bytes <= 20 * (64 << 10), "{}: the WAL is cut, {bytes} bytes", run.what);
     machine.disk.crash();
     let restarted = machine.open();
@@ -250,10 +252,12 @@ fn statements_on_a_failing_disk_tell_their_effect() {
         let machine = machine();
         let tsdb = machine.open();
         let anonymous = StoreId::anonymous();
-        tsdb.change_databases(anonymous.tenant().expect("a default store"), &create("old")).expect("created");
+        tsdb.databases()
+            .change(anonymous.tenant().expect("a default store"), &create("old"))
+            .expect("created");
         let before = databases(&tsdb);
         machine.disk.fail_some(op_count, failure_count);
-        let done = tsdb.change_databases(anonymous.tenant().expect("a default store"), &create("new"));
+        let done = tsdb.databases().change(anonymous.tenant().expect("a default store"), &create("new"));
         machine.disk.heal();
         let after = databases(&tsdb);
         let is_in_doubt = done.as_ref().is_err_and(|error| error.to_string().contains("may take effect"));

@@ -38,16 +38,16 @@ fn encoding_and_retention_are_those_of_the_tenant() {
     for name in ["a", "b"] {
         write(&tsdb, &tenant(name), "m", &row(-4, 300, 1.0)).expect("stored");
     }
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     assert_eq!((encoding_of(&machine, &tenant("a")), encoding_of(&machine, &tenant("b"))), (1, 0x40));
     machine.clock.set_now_ms(START_MS + 30 * HOUR_MS);
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     assert_eq!(machine.read(&tsdb, &tenant("a"), "m").len(), 0, "older than its retention");
     assert_eq!(machine.read(&tsdb, &tenant("b"), "m").len(), 300);
     // A reload takes effect for what comes next.
-    tsdb.set_limits(TenantLimits { retention_ms: HOUR_MS, ..TenantLimits::default() }.into());
+    tsdb.settings().set_limits(TenantLimits { retention_ms: HOUR_MS, ..TenantLimits::default() }.into());
     machine.clock.advance(Duration::from_mins(2));
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
     assert_eq!(machine.read(&tsdb, &tenant("b"), "m").len(), 0);
 }
 
@@ -58,17 +58,17 @@ fn blocks_change_their_encoding_when_they_are_compacted() {
     let tsdb = machine.open();
     for hour in [-12, -10, -8, -4] {
         write(&tsdb, &tenant("a"), "m", &row(hour, 300, 1.0)).expect("stored");
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
         machine.clock.advance(Duration::from_millis(1));
     }
     let before = machine.read(&tsdb, &tenant("a"), "m");
-    tsdb.set_limits(TenantLimits::default().into());
+    tsdb.settings().set_limits(TenantLimits::default().into());
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
-    assert_eq!(tsdb.stats().blocks, 2, "six hours, and the last window");
+    assert_eq!(tsdb.statistics().stats().blocks, 2, "six hours, and the last window");
     let dir = machine.options.data_dir.join("tenants/a");
     let blocks = machine.env.disk.list(&dir).expect("lists");
     let meta = machine.env.disk.read(&dir.join(&blocks[1].name).join("meta.json")).expect("reads");
@@ -87,7 +87,7 @@ fn the_last_written_block_wins_where_the_tenant_wants_it() {
         for name in ["first", "last"] {
             write(&tsdb, &tenant(name), "m", &row(-4, 100, value)).expect("stored");
         }
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
         machine.clock.advance(Duration::from_millis(1));
     }
     // One more in the head, over all blocks.
@@ -111,8 +111,8 @@ fn the_last_written_block_wins_where_the_tenant_wants_it() {
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         check("while blocks are merged");
     }
-    assert_eq!(tsdb.stats().blocks, 2, "one a tenant");
+    assert_eq!(tsdb.statistics().stats().blocks, 2, "one a tenant");
 }

@@ -49,17 +49,18 @@ fn archive(span_ms: i64) -> RollupArchive {
 
 /// The source of queries of the tenant.
 fn view(tsdb: &Arc<Tsdb>) -> Arc<dyn Queryable> {
-    tsdb.queryable(&TenantId::anonymous())
+    tsdb.reader().queryable(&TenantId::anonymous())
 }
 
 /// A store with rules, and its Graphite store.
 fn open(machine: &Machine) -> (Arc<Tsdb>, StoreId) {
     let tsdb = machine.open();
     let tenant = StoreId::anonymous();
-    tsdb.change_databases(tenant.tenant().expect("a default store"), &CatalogChange::CreateGraphiteStore)
+    tsdb.databases()
+        .change(tenant.tenant().expect("a default store"), &CatalogChange::CreateGraphiteStore)
         .expect("created");
-    tsdb.set_rollup_rules(Some(Arc::new(Rules)));
-    let catalog = tsdb.databases();
+    tsdb.settings().set_rollup_rules(Some(Arc::new(Rules)));
+    let catalog = tsdb.databases().catalog();
     let policy = catalog
         .of(tenant.tenant().expect("a default store"))
         .and_then(|own| own.graphite.as_ref())
@@ -93,7 +94,7 @@ pub(crate) fn random_delete(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &S
     let name = format!("s{}", rng.below(NAMES));
     let start_ms = random_time(rng, machine.env.clock.now_ms());
     let range = TimeRange::new(start_ms, start_ms + i64::try_from(rng.below(5_000_000)).expect("fits"));
-    tsdb.delete_series(store, &[vec![Matcher::equal("__name__", &name)]], range).expect("deleted");
+    tsdb.admin().delete_series(store, &[vec![Matcher::equal("__name__", &name)]], range).expect("deleted");
     if let Some(known) = model.get_mut(&name) {
         known.retain(|time, _| !range.contains(*time));
     }
@@ -203,7 +204,7 @@ struct Counts {
 }
 
 fn add(counts: &mut Counts, tsdb: &Tsdb) {
-    let stats = tsdb.stats();
+    let stats = tsdb.statistics().stats();
     counts.blocks += stats.metric("rollup_blocks_total").expect("is there") as u64;
     counts.damaged += stats.metric("rollup_damaged_total").expect("is there") as u64;
 }
@@ -220,10 +221,10 @@ fn run(seed: u64, counts: &mut Counts) {
             60..75 => {
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(Duration::from_secs(rng.below(900)));
-                    tsdb.run_maintenance();
+                    tsdb.maintenance().run();
                 }
             }
-            75..80 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
+            75..80 => tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes"),
             80..85 => damage(&rng, &machine, &store),
             85..92 => {
                 add(counts, &tsdb);
@@ -239,7 +240,7 @@ fn run(seed: u64, counts: &mut Counts) {
     }
     counts.windows += compare(&machine, &*view(&tsdb), &model, &format!("seed {seed}, at the end"));
     add(counts, &tsdb);
-    assert_eq!(tsdb.stats().maintenance.error_count, 0, "seed {seed}");
+    assert_eq!(tsdb.statistics().stats().maintenance.error_count, 0, "seed {seed}");
 }
 
 #[test]
@@ -255,8 +256,8 @@ fn rolled_up(machine: &Machine) -> (Arc<Tsdb>, StoreId) {
     let now_ms = machine.env.clock.now_ms();
     let samples: Vec<(i64, f64)> = (1..700).map(|idx| (now_ms - idx * SLOT_MS, idx as f64)).collect();
     write(&tsdb, &store, "s0", &samples).expect("stored");
-    tsdb.flush_closed(now_ms).expect("flushes");
-    (0..4).for_each(|_| tsdb.run_maintenance());
+    tsdb.maintenance().flush_closed(now_ms).expect("flushes");
+    (0..4).for_each(|_| tsdb.maintenance().run());
     (tsdb, store)
 }
 
@@ -335,10 +336,10 @@ fn the_scrub_names_damaged_rollups_and_maintenance_writes_them_again() {
         machine.env.disk.create(path).expect("created").write_at(&damaged, 0).expect("written");
         let (tsdb, _) = open(&machine);
         for _ in 0..8 {
-            tsdb.run_maintenance();
+            tsdb.maintenance().run();
             machine.clock.advance(Duration::from_secs(20));
         }
-        let stats = tsdb.stats();
+        let stats = tsdb.statistics().stats();
         let is_named = |note: &&String| note.contains(&path.display().to_string()) && note.contains("offset");
         assert_eq!(stats.replay.notes.iter().filter(is_named).count(), 1, "{:?}", stats.replay.notes);
         assert_eq!(stats.metric("blocks_damaged"), Some(0.0), "the samples are whole");
@@ -353,9 +354,10 @@ fn the_scrub_names_damaged_rollups_and_maintenance_writes_them_again() {
 fn a_snapshot_has_the_rollups_of_its_blocks() {
     let machine = Machine::new(3);
     let (tsdb, store) = rolled_up(&machine);
-    let name = tsdb.snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
+    let name = tsdb.admin().snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
     let dir = machine.options.data_dir.join("snapshots").join(name);
-    let (windows, checked) = (tsdb.stats().metric("rollup_windows_total"), check_dir(&machine.env, &dir));
+    let (windows, checked) =
+        (tsdb.statistics().stats().metric("rollup_windows_total"), check_dir(&machine.env, &dir));
     assert!(windows > Some(0.0) && checked.expect("checks").damages.is_empty());
     let blocks_dir = dir.join("tenants").join(&*store_name(&store));
     let disk = &machine.env.disk;
@@ -385,7 +387,7 @@ impl RollupRules for Retentions {
 fn a_block_expires_with_the_longest_retention_of_its_series() {
     let machine = Machine::new(1);
     let (tsdb, store) = open(&machine);
-    tsdb.set_rollup_rules(Some(Arc::new(Retentions)));
+    tsdb.settings().set_rollup_rules(Some(Arc::new(Retentions)));
     // A block of two hours each.
     let start_ms = machine.env.clock.now_ms();
     for (idx, names) in [vec!["day1"], vec!["day2", "week1"], vec!["day3", "other"]].into_iter().enumerate() {
@@ -394,10 +396,10 @@ fn a_block_expires_with_the_longest_retention_of_its_series() {
             write(&tsdb, &store, name, &[(time_ms, 1.0)]).expect("stored");
         }
     }
-    tsdb.flush_closed(start_ms + 12 * HOUR_MS).expect("flushed");
+    tsdb.maintenance().flush_closed(start_ms + 12 * HOUR_MS).expect("flushed");
     let kept_after = |hours: i64| {
         machine.clock.set_now_ms(start_ms + hours * HOUR_MS);
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         let names = ["day1", "day2", "week1", "day3", "other"];
         let is_kept = |name: &&str| !machine.read(&tsdb, &store, name).is_empty();
         names.into_iter().filter(is_kept).collect::<Vec<_>>()

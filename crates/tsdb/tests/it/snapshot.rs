@@ -21,7 +21,7 @@ fn filled(machine: &Machine) -> Arc<Tsdb> {
         write(&tsdb, tenant, "m", &row(-6, 200)).expect("stored");
     }
     machine.clock.advance(Duration::from_millis(1));
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     for tenant in &stores() {
         write(&tsdb, tenant, "m", &row(-1, 150)).expect("stored");
         write(&tsdb, tenant, "m", &[(START_MS - 6 * HOUR_MS + 7, 3.0)]).expect("stored");
@@ -48,27 +48,27 @@ fn open_snapshot(machine: &Machine, name: &str) -> Arc<Tsdb> {
 fn a_snapshot_opens_as_a_data_directory_and_keeps_what_is_deleted_later() {
     let machine = Machine::new(1);
     let tsdb = filled(&machine);
-    let name = tsdb.snapshot(&stores(), SnapshotHead::Include).expect("a snapshot");
+    let name = tsdb.admin().snapshot(&stores(), SnapshotHead::Include).expect("a snapshot");
     assert!(name.starts_with("20261120T000000Z-") && name.len() == 33, "{name}");
     assert_eq!(snapshots(&machine), std::slice::from_ref(&name));
     let want = machine.read(&tsdb, &stores()[0], "m");
     assert_eq!(want.len(), 351);
     let all = [vec![Matcher::equal("__name__", "m")]];
-    tsdb.delete_series(&stores()[0], &all, TimeRange::ALL).expect("deletes");
+    tsdb.admin().delete_series(&stores()[0], &all, TimeRange::ALL).expect("deletes");
     write(&tsdb, &stores()[1], "m", &[(START_MS, 1.0)]).expect("stored");
     machine.disk.crash();
     let copy = open_snapshot(&machine, &name);
     for tenant in &stores() {
         assert_eq!(machine.read(&copy, tenant, "m"), want, "{tenant:?}");
     }
-    assert_eq!((copy.stats().head.series, copy.stats().blocks), (0, 6));
+    assert_eq!((copy.statistics().stats().head.series, copy.statistics().stats().blocks), (0, 6));
 }
 
 #[test]
 fn without_the_head_it_has_the_blocks_only_and_of_the_tenants_asked_for() {
     let machine = Machine::new(2);
     let tsdb = filled(&machine);
-    let name = tsdb.snapshot(&stores()[..1], SnapshotHead::Skip).expect("a snapshot");
+    let name = tsdb.admin().snapshot(&stores()[..1], SnapshotHead::Skip).expect("a snapshot");
     let copy = open_snapshot(&machine, &name);
     assert_eq!(machine.read(&copy, &stores()[0], "m").len(), 200);
     assert_eq!(machine.read(&copy, &stores()[1], "m").len(), 0);
@@ -80,7 +80,7 @@ fn a_crash_at_any_disk_operation_leaves_a_whole_snapshot_or_none() {
     let machine = Machine::new(3);
     let tsdb = filled(&machine);
     let before = machine.disk.op_count();
-    tsdb.snapshot(&stores(), SnapshotHead::Include).expect("a snapshot");
+    tsdb.admin().snapshot(&stores(), SnapshotHead::Include).expect("a snapshot");
     let op_count = machine.disk.op_count() - before;
     assert!(op_count > 50, "{op_count}");
     for survived in 0..=op_count {
@@ -88,7 +88,7 @@ fn a_crash_at_any_disk_operation_leaves_a_whole_snapshot_or_none() {
         let tsdb = filled(&machine);
         let want = machine.read(&tsdb, &stores()[0], "m");
         machine.disk.fail_after(survived);
-        let made = tsdb.snapshot(&stores(), SnapshotHead::Include);
+        let made = tsdb.admin().snapshot(&stores(), SnapshotHead::Include);
         machine.disk.crash();
         drop(tsdb);
         let tsdb = machine.open();

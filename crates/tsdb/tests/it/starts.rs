@@ -27,7 +27,8 @@ fn read(machine: &Machine, tsdb: &Tsdb, name: u64, range: TimeRange) -> BTreeMap
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let matchers = [Matcher::equal("__name__", &format!("s{name}"))];
     let selector = Selector { matchers: &matchers, range };
-    let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+    let mut batches =
+        tsdb.reader().queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
     let mut series = Vec::new();
     while batches.next_batch(&mut series).expect("a batch") {}
     let mut columns = Columns::default();
@@ -100,10 +101,10 @@ fn run(seed: u64) {
             70..80 => {
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(std::time::Duration::from_secs(rng.below(900)));
-                    tsdb.run_maintenance();
+                    tsdb.maintenance().run();
                 }
             }
-            80..86 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
+            80..86 => tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes"),
             86..93 => {
                 machine.disk.crash();
                 drop(tsdb);
@@ -113,7 +114,7 @@ fn run(seed: u64) {
         }
     }
     compare(&rng, &machine, &tsdb, &model, &format!("seed {seed} at its end"));
-    let stats = tsdb.stats();
+    let stats = tsdb.statistics().stats();
     assert!(stats.blocks > 0 && stats.maintenance.error_count == 0, "seed {seed}: {stats:?}");
 }
 

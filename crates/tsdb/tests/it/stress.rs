@@ -120,7 +120,7 @@ impl Fleet {
 
 fn run_maintenance(machine: &Machine, tsdb: &Tsdb) {
     machine.clock.advance(Duration::from_secs(11));
-    tsdb.run_maintenance();
+    tsdb.maintenance().run();
 }
 
 /// Queries that ran during flushes, compactions and checkpoints could have
@@ -133,7 +133,7 @@ fn readers_see_everything_acked_while_windows_become_blocks() {
     let fleet = Fleet::default();
     let round = |idx: u64| {
         if idx.is_multiple_of(3) {
-            tsdb.flush_closed(START_MS).expect("flushes");
+            tsdb.maintenance().flush_closed(START_MS).expect("flushes");
         } else {
             run_maintenance(&machine, &tsdb);
         }
@@ -157,7 +157,7 @@ fn lives_that_end_by_kill_or_power_cut_lose_nothing_acked() {
             let tsdb = machine.open();
             let round = |idx: u64| {
                 if idx.is_multiple_of(2) {
-                    let _ = tsdb.flush_closed(START_MS);
+                    let _ = tsdb.maintenance().flush_closed(START_MS);
                 } else {
                     run_maintenance(&machine, &tsdb);
                 }

@@ -55,13 +55,13 @@ impl Server {
                 write(tsdb, &StoreId::anonymous(), name, &self.samples(hour, place)).expect("stored");
             }
             world.machine.clock.advance(Duration::from_millis(1));
-            tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+            tsdb.maintenance().flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
             for _ in 0..10 {
-                tsdb.upload_blocks();
+                tsdb.bucket_jobs().upload_blocks();
                 world.machine.clock.advance(Duration::from_mins(2));
-                tsdb.run_maintenance();
+                tsdb.maintenance().run();
             }
-            assert_eq!(tsdb.stats().blocks, 0, "no local copy is left");
+            assert_eq!(tsdb.statistics().stats().blocks, 0, "no local copy is left");
         }
     }
 
@@ -86,7 +86,8 @@ impl Server {
         }
         let ctx = ReadContext::unlimited(world.machine.env.clock.clone());
         let all = Selector { matchers: &[], range: TimeRange::ALL };
-        let names = tsdb.queryable(&TenantId::anonymous()).label_names(&all, 0, &ctx).expect("names");
+        let names =
+            tsdb.reader().queryable(&TenantId::anonymous()).label_names(&all, 0, &ctx).expect("names");
         assert_eq!(names, ["__name__", "a"], "{when}");
     }
 }
@@ -153,19 +154,19 @@ fn two_servers_in_one_bucket_keep_apart() {
 
     let part = TimeRange::new(START_MS - 46 * HOUR_MS + 600_000, START_MS - 42 * HOUR_MS + 900_000);
     let by_name = [vec![Matcher::equal("__name__", "b")]];
-    let report = eu.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
+    let report = eu.admin().delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
     assert!(report.block_count > 0, "blocks that only the bucket has");
     compare(part, "deleted");
 
     let maintain = |tsdb: &Tsdb, hours: u64| {
         world.machine.clock.advance(Duration::from_secs(hours * 3600));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         for _ in 0..6 {
             world.machine.clock.advance(Duration::from_secs(1));
-            tsdb.maintain_bucket();
+            tsdb.bucket_jobs().maintain();
         }
     };
-    let metric = |tsdb: &Tsdb, name: &str| tsdb.stats().metric(name).expect("a metric");
+    let metric = |tsdb: &Tsdb, name: &str| tsdb.statistics().stats().metric(name).expect("a metric");
     maintain(&eu, 24);
     assert!(metric(&eu, "bucket_compactions_total") > 0.0);
     compare(part, "compacted");
@@ -187,14 +188,14 @@ fn a_data_directory_keeps_its_external_labels() {
     let tsdb = EU.open(&world, "1");
     write(&tsdb, &StoreId::anonymous(), "a", &EU.samples(-10, 0)).expect("stored");
     world.machine.clock.advance(Duration::from_millis(1));
-    tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
-    tsdb.upload_blocks();
-    assert_eq!(tsdb.stats().metric("bucket_upload_waiting_blocks"), Some(0.0));
+    tsdb.maintenance().flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+    tsdb.bucket_jobs().upload_blocks();
+    assert_eq!(tsdb.statistics().stats().metric("bucket_upload_waiting_blocks"), Some(0.0));
     drop(tsdb);
     let relabeled = world.open_in("/eu-1", US.layout());
-    relabeled.upload_blocks();
-    assert!(relabeled.stats().metric("bucket_upload_failures_total").expect("a metric") > 0.0);
-    assert!(relabeled.stats().metric("bucket_upload_waiting_blocks").expect("a metric") > 0.0);
+    relabeled.bucket_jobs().upload_blocks();
+    assert!(relabeled.statistics().stats().metric("bucket_upload_failures_total").expect("a metric") > 0.0);
+    assert!(relabeled.statistics().stats().metric("bucket_upload_waiting_blocks").expect("a metric") > 0.0);
     let bucket = world.open_read_only_in(BucketLayout::Thanos { writer: None });
     let found = read_all(&world, &bucket, &[]);
     assert_eq!(found.len(), 1);

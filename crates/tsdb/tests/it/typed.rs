@@ -114,7 +114,7 @@ fn put(tsdb: &Tsdb, stored: &mut Stored, hour: i64, count: i64, offset: i64) {
 fn select(machine: &Machine, tsdb: &Tsdb, matchers: &[Matcher]) -> Vec<SeriesRead> {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let selector = Selector { matchers, range: TimeRange::ALL };
-    let mut batches = tsdb.typed_queryable(&anonymous()).select(&selector, &ctx).expect("selects");
+    let mut batches = tsdb.reader().typed_queryable(&anonymous()).select(&selector, &ctx).expect("selects");
     let mut series = Vec::new();
     while batches.next_batch(&mut series).expect("a batch") {}
     assert!(series.is_sorted_by(|a, b| a.labels < b.labels));
@@ -182,33 +182,37 @@ fn pass_every_stage(machine: &Machine) {
     put(&tsdb, &mut stored, -12, 700, 0);
     compare(machine, &tsdb, &stored, "in the head");
     tsdb = reopen(tsdb, &stored, "from the log");
-    tsdb.roll_checkpoint();
+    tsdb.wal_jobs().roll_checkpoint();
     put(&tsdb, &mut stored, -10, 700, 3);
     tsdb = reopen(tsdb, &stored, "from the checkpoint and the log");
-    tsdb.roll_checkpoint();
-    tsdb.roll_checkpoint();
+    tsdb.wal_jobs().roll_checkpoint();
+    tsdb.wal_jobs().roll_checkpoint();
     tsdb = reopen(tsdb, &stored, "from the checkpoint");
     for (hour, offset) in [(-8, 100), (-10, 3), (-6, 9)] {
-        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
         compare(machine, &tsdb, &stored, "flushed");
         put(&tsdb, &mut stored, hour, 650, offset);
         tsdb = reopen(tsdb, &stored, "from the log after a flush");
         machine.clock.advance(Duration::from_millis(1));
     }
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     compare(machine, &tsdb, &stored, "all flushed");
     tsdb = reopen(tsdb, &stored, "opened after the flushes");
     machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
-    let before = tsdb.stats().blocks;
+    let before = tsdb.statistics().stats().blocks;
     for _ in 0..12 {
         machine.clock.advance(Duration::from_mins(2));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
     }
-    assert!(tsdb.stats().blocks < before, "{} of {before} blocks", tsdb.stats().blocks);
+    assert!(
+        tsdb.statistics().stats().blocks < before,
+        "{} of {before} blocks",
+        tsdb.statistics().stats().blocks
+    );
     compare(machine, &tsdb, &stored, "compacted");
     put(&tsdb, &mut stored, 2, 200, 11);
 
-    let snapshot = tsdb.snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
+    let snapshot = tsdb.admin().snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
     let mut options = machine.options.clone();
     options.data_dir = PathBuf::from("/data/snapshots").join(snapshot);
     let copy = Tsdb::open(machine.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens");
@@ -218,11 +222,11 @@ fn pass_every_stage(machine: &Machine) {
         let deleted =
             TimeRange::new(START_MS + deleted.0 * HOUR_MS, START_MS + deleted.1 * HOUR_MS - 1_900_000);
         let by_name = vec![vec![Matcher::equal("__name__", "m")]];
-        tsdb.delete_series(&anonymous(), &by_name, deleted).expect("deletes");
+        tsdb.admin().delete_series(&anonymous(), &by_name, deleted).expect("deletes");
         stored.values_mut().for_each(|of_field| of_field.retain(|&time, _| !deleted.contains(time)));
         compare(machine, &tsdb, &stored, "deleted");
     }
-    tsdb.clean_tombstones(&anonymous()).expect("cleans");
+    tsdb.admin().clean_tombstones(&anonymous()).expect("cleans");
     compare(machine, &tsdb, &stored, "tombstones cleaned");
     reopen(tsdb, &stored, "opened again");
 }
@@ -252,7 +256,7 @@ fn the_last_value_of_a_timestamp_wins_by_policy() {
         compare(&machine, &tsdb, &stored, "written again");
         if round % 2 == 0 {
             machine.clock.advance(Duration::from_millis(1));
-            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+            tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
             compare(&machine, &tsdb, &stored, "flushed");
         }
         machine.disk.crash();
@@ -270,11 +274,12 @@ fn promql_reads_the_nearest_floats() {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     for is_flushed in [false, true] {
         if is_flushed {
-            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+            tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
         }
         let matchers = [Matcher::equal("__name__", "m")];
         let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-        let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+        let mut batches =
+            tsdb.reader().queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         let mut found = Vec::new();
@@ -307,9 +312,9 @@ fn typed_readers_see_all_labels() {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     for is_flushed in [false, true] {
         if is_flushed {
-            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+            tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
         }
-        let queryable = tsdb.typed_queryable(&anonymous());
+        let queryable = tsdb.reader().typed_queryable(&anonymous());
         let all = Selector { matchers: &[], range: TimeRange::ALL };
         let names = queryable.label_names(&all, 0, &ctx).expect("names");
         assert_eq!(names, [FIELD_LABEL, KIND_LABEL, "__name__", "a"]);
@@ -354,7 +359,7 @@ fn texts_keep_to_their_budget() {
     for round in 0..5 {
         assert!(!write(&tsdb, &mut stored, 200 + 100 * round), "no memory in round {round}");
         machine.clock.advance(Duration::from_secs(15));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         compare(&machine, &tsdb, &stored, "flushed early");
         let more = (0..100).take_while(|&i| write(&tsdb, &mut stored, 200 + 100 * round + i)).count();
         assert!(more > 20, "{more} texts in round {round}");
@@ -457,11 +462,11 @@ fn a_field_has_one_type_per_shard_group() {
         assert!(!takes(&tsdb, -2, "a", &float), "known since before the start, round {round}");
         assert!(!takes(&tsdb, -30, "b", &integer));
         assert!(takes(&tsdb, -2, "b", &integer) && takes(&tsdb, -30, "a", &float));
-        tsdb.roll_checkpoint();
+        tsdb.wal_jobs().roll_checkpoint();
     }
     // Samples in blocks count.
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
-    assert_eq!(tsdb.stats().head.series, 0);
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    assert_eq!(tsdb.statistics().stats().head.series, 0);
     machine.disk.crash();
     drop(tsdb);
     tsdb = machine.open();
@@ -469,7 +474,7 @@ fn a_field_has_one_type_per_shard_group() {
     assert!(takes(&tsdb, -30, "c", &float) && takes(&tsdb, -2, "c", &integer));
     // After a deletion the field may have another type.
     let by_name = vec![vec![Matcher::equal("__name__", "m")]];
-    tsdb.delete_series(&anonymous(), &by_name, TimeRange::ALL).expect("deletes");
+    tsdb.admin().delete_series(&anonymous(), &by_name, TimeRange::ALL).expect("deletes");
     assert!(takes(&tsdb, -30, "a", &integer));
     assert!(!takes(&tsdb, -30, "a", &float));
 }
@@ -483,7 +488,7 @@ fn types_in_blocks_hold_for_known_series() {
     let mut tsdb = machine.open();
     let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
     assert!(takes(&tsdb, -30, "a", &float));
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     assert!(takes(&tsdb, -2, "b", &integer));
     for round in 0..3 {
         machine.disk.crash();
@@ -494,10 +499,10 @@ fn types_in_blocks_hold_for_known_series() {
         assert!(!takes(&tsdb, -30, "c", &integer), "a new series, round {round}");
         assert!(takes(&tsdb, -30, "a", &float), "round {round}");
         if round == 1 {
-            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+            tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
             assert!(takes(&tsdb, -2, "b", &integer), "in the head again");
         }
-        tsdb.roll_checkpoint();
+        tsdb.wal_jobs().roll_checkpoint();
     }
 }
 
@@ -512,11 +517,11 @@ fn a_batch_opens_blocks_of_its_shard_groups_alone() {
         assert!(takes(&tsdb, hour, "a", &float), "{hour}");
     }
     assert!(takes(&tsdb, -2, "b", &float));
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
     tsdb.close().expect("closes");
     drop(tsdb);
     let tsdb = machine.open();
-    let opens = || tsdb.stats().metric("block_opens_total").expect("a metric");
+    let opens = || tsdb.statistics().stats().metric("block_opens_total").expect("a metric");
     assert!(takes(&tsdb, -2, "b", &float));
     let first = opens();
     assert!(first <= 2.0, "{first} blocks for one group");

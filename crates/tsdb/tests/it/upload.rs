@@ -84,26 +84,26 @@ impl World {
     /// Lets `hours` pass and maintains the bucket until nothing is due.
     pub(crate) fn maintain(&self, tsdb: &Tsdb, hours: u64) {
         self.machine.clock.advance(Duration::from_secs(hours * 3600));
-        tsdb.run_maintenance();
+        tsdb.maintenance().run();
         for _ in 0..6 {
             self.machine.clock.advance(Duration::from_secs(1));
-            tsdb.maintain_bucket();
+            tsdb.bucket_jobs().maintain();
         }
     }
 
     /// Uploads and removes local copies until none is left.
     pub(crate) fn move_all(&self, tsdb: &Tsdb, want: &dyn Fn(&str)) {
         for round in 0..20 {
-            tsdb.upload_blocks();
+            tsdb.bucket_jobs().upload_blocks();
             want(&format!("uploaded, round {round}"));
             self.machine.clock.advance(Duration::from_mins(2));
-            tsdb.run_maintenance();
+            tsdb.maintenance().run();
             want(&format!("after maintenance, round {round}"));
-            if tsdb.stats().blocks == 0 {
+            if tsdb.statistics().stats().blocks == 0 {
                 return;
             }
         }
-        panic!("{} local blocks are left", tsdb.stats().blocks);
+        panic!("{} local blocks are left", tsdb.statistics().stats().blocks);
     }
 
     #[track_caller]
@@ -129,7 +129,7 @@ fn put(tsdb: &Tsdb, hour: i64) {
 }
 
 fn metric(tsdb: &Tsdb, name: &str) -> f64 {
-    tsdb.stats().metric(name).expect("a metric")
+    tsdb.statistics().stats().metric(name).expect("a metric")
 }
 
 #[test]
@@ -141,19 +141,19 @@ fn samples_stay_readable_while_their_blocks_move_to_the_bucket() {
     for hour in HOURS {
         put(&tsdb, hour);
         world.machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
     }
-    assert!(tsdb.stats().blocks > 0);
+    assert!(tsdb.statistics().stats().blocks > 0);
     world.move_all(&tsdb, &|when| world.compare(&tsdb, &HOURS, nothing, when));
     assert_eq!(metric(&tsdb, "bucket_upload_waiting_blocks"), 0.0);
     assert!(metric(&tsdb, "bucket_uploaded_blocks_total") > 0.0);
     assert!(metric(&tsdb, "bucket_removed_local_copies_total") > 0.0);
 
     let by_name = [vec![Matcher::equal("__name__", "b")]];
-    let report = tsdb.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
+    let report = tsdb.admin().delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
     assert!(report.block_count > 0, "blocks that only the bucket has");
     world.compare(&tsdb, &HOURS, part, "deleted in the bucket");
-    let again = tsdb.delete_series(&StoreId::anonymous(), &by_name, TimeRange::new(0, 1));
+    let again = tsdb.admin().delete_series(&StoreId::anonymous(), &by_name, TimeRange::new(0, 1));
     assert_eq!(again.expect("deletes").block_count, 0, "another time");
 
     let five: Vec<i64> = HOURS.into_iter().chain([-1]).collect();
@@ -176,11 +176,11 @@ fn a_deletion_after_the_upload_goes_to_the_bucket_with_the_local_copy() {
     for hour in HOURS {
         put(&tsdb, hour);
         world.machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
     }
-    tsdb.upload_blocks();
+    tsdb.bucket_jobs().upload_blocks();
     let by_name = [vec![Matcher::equal("__name__", "b")]];
-    tsdb.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
+    tsdb.admin().delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
     world.compare(&tsdb, &HOURS, part, "deleted in local blocks");
     world.move_all(&tsdb, &|when| world.compare(&tsdb, &HOURS, part, when));
     let other = world.open("/empty");
@@ -198,12 +198,12 @@ fn a_deletion_that_extends_another_one_goes_to_the_bucket() {
     for hour in HOURS {
         put(&tsdb, hour);
         world.machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
     }
     let by_name = [vec![Matcher::equal("__name__", "b")]];
     for part in parts {
-        tsdb.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
-        tsdb.upload_blocks();
+        tsdb.admin().delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
+        tsdb.bucket_jobs().upload_blocks();
         assert_eq!(metric(&tsdb, "bucket_upload_waiting_blocks"), 0.0);
         world.compare(&world.open("/empty"), &HOURS, part, "without the data directory");
     }

@@ -30,16 +30,16 @@ fn anonymous() -> TenantId {
 
 fn create(tsdb: &Tsdb, name: &str) {
     let change = CatalogChange::CreateDatabase { name: name.to_owned(), policy: None };
-    tsdb.change_databases(&anonymous(), &change).expect("created");
+    tsdb.databases().change(&anonymous(), &change).expect("created");
 }
 
 fn drop_database(tsdb: &Tsdb, name: &str) {
     let change = CatalogChange::DropDatabase { name: name.to_owned() };
-    tsdb.change_databases(&anonymous(), &change).expect("dropped");
+    tsdb.databases().change(&anonymous(), &change).expect("dropped");
 }
 
 fn policy(tsdb: &Tsdb, database: &str) -> RetentionPolicy {
-    let catalog = tsdb.databases();
+    let catalog = tsdb.databases().catalog();
     let own = catalog.of(&anonymous()).expect("databases");
     own.database(database).expect("the database").policy("").expect("its policy").clone()
 }
@@ -98,7 +98,7 @@ fn dump(world: &World, source: &Arc<dyn Queryable>) -> Vec<String> {
 /// The typed series of a store, and the view of PromQL, which must not depend on where the blocks lie.
 fn answers(world: &World, tsdb: &Tsdb, database: &str) -> [Vec<String>; 2] {
     let store = policy(tsdb, database).store;
-    [dump(world, &tsdb.typed_queryable(&store)), dump(world, &tsdb.queryable(&anonymous()))]
+    [dump(world, &tsdb.reader().typed_queryable(&store)), dump(world, &tsdb.reader().queryable(&anonymous()))]
 }
 
 /// A server with a database in blocks.
@@ -109,9 +109,9 @@ fn filled(world: &World) -> (Arc<Tsdb>, StoreId) {
     for hour in HOURS {
         put(&tsdb, &store, hour);
         world.machine.clock.advance(Duration::from_millis(1));
-        tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+        tsdb.maintenance().flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
     }
-    assert!(tsdb.stats().blocks > 0);
+    assert!(tsdb.statistics().stats().blocks > 0);
     (tsdb, store)
 }
 
@@ -132,16 +132,19 @@ fn stores_of_databases_answer_alike_from_the_bucket_alone() {
 
     let by_field = [vec![Matcher::equal(FIELD_LABEL, "float")]];
     let end = (START_MS - 8 * HOUR_MS) * 1_000_000;
-    let report = tsdb.delete_series(&store, &by_field, TimeRange::new(i64::MIN, end)).expect("deletes");
+    let report =
+        tsdb.admin().delete_series(&store, &by_field, TimeRange::new(i64::MIN, end)).expect("deletes");
     assert!(report.block_count > 0, "blocks that only the bucket has");
     let after = answers(&world, &tsdb, "db");
     assert!(after != want && after[0].len() == 5);
 
     // A new process with an empty data directory, whose first query reads the databases of the bucket.
     let other = world.open("/empty");
-    assert!(other.databases().of(&anonymous()).is_none() && !other.knows_databases(&anonymous()));
-    assert!(dump(&world, &other.queryable(&anonymous())) == after[1], "PromQL");
-    assert!(other.knows_databases(&anonymous()));
+    assert!(
+        other.databases().catalog().of(&anonymous()).is_none() && !other.databases().are_known(&anonymous())
+    );
+    assert!(dump(&world, &other.reader().queryable(&anonymous())) == after[1], "PromQL");
+    assert!(other.databases().are_known(&anonymous()));
     assert!(answers(&world, &other, "db") == after, "without the data directory");
     assert_eq!(policy(&other, "db").bucket_id, policy(&tsdb, "db").bucket_id);
 
@@ -173,21 +176,21 @@ fn a_database_that_is_dropped_and_created_again_has_no_old_samples() {
     world.machine.disk.crash();
     drop(tsdb);
     let tsdb = world.open("/data");
-    tsdb.upload_blocks();
-    assert!(tsdb.databases().of(&anonymous()).is_none());
+    tsdb.bucket_jobs().upload_blocks();
+    assert!(tsdb.databases().catalog().of(&anonymous()).is_none());
     create(&tsdb, "db");
-    assert!(dump(&world, &tsdb.queryable(&anonymous())).is_empty());
-    tsdb.upload_blocks();
+    assert!(dump(&world, &tsdb.reader().queryable(&anonymous())).is_empty());
+    tsdb.bucket_jobs().upload_blocks();
     assert!(policy(&tsdb, "db").bucket_id.is_some_and(|id| Some(id) != old.bucket_id));
 
     let other = world.open("/empty");
-    other.upload_blocks();
-    assert!(dump(&world, &other.queryable(&anonymous())).is_empty());
+    other.bucket_jobs().upload_blocks();
+    assert!(dump(&world, &other.reader().queryable(&anonymous())).is_empty());
     assert!(policy(&other, "db").bucket_id == policy(&tsdb, "db").bucket_id);
 
     assert!(objects_of(&world, &old), "objects stay for readers of the earlier copy");
     world.machine.clock.advance(Duration::from_hours(13));
-    tsdb.upload_blocks();
+    tsdb.bucket_jobs().upload_blocks();
     assert!(!objects_of(&world, &old), "objects go after the delay");
 }
 
@@ -206,12 +209,12 @@ fn a_local_database_is_kept_where_the_bucket_has_another_of_its_name() {
     other.close().expect("closes");
     drop(other);
     let other = world.open("/other");
-    let own = dump(&world, &other.typed_queryable(&policy(&other, "db").store));
-    other.upload_blocks();
+    let own = dump(&world, &other.reader().typed_queryable(&policy(&other, "db").store));
+    other.bucket_jobs().upload_blocks();
     assert!(policy(&other, "only there").bucket_id == policy(&tsdb, "only there").bucket_id, "adopted");
     let kept = policy(&other, "db");
     assert!(kept.bucket_id.is_some() && kept.bucket_id != in_bucket.bucket_id);
-    assert!(dump(&world, &other.typed_queryable(&kept.store)) == own, "nothing is merged");
+    assert!(dump(&world, &other.reader().typed_queryable(&kept.store)) == own, "nothing is merged");
     assert!(objects_of(&world, &in_bucket), "nothing of the other store is removed");
 }
 
@@ -219,7 +222,7 @@ fn a_local_database_is_kept_where_the_bucket_has_another_of_its_name() {
 fn expired_blocks_of_a_policy_are_not_read_from_the_bucket() {
     let world = World::new(14);
     let (tsdb, store) = filled(&world);
-    tsdb.pause_compaction();
+    tsdb.maintenance().pause_compaction();
     world.move_all(&tsdb, &|_| {});
     let options = PolicyOptions { duration_ns: Some(5 * HOUR_MS * 1_000_000), ..PolicyOptions::default() };
     let change = CatalogChange::AlterPolicy {
@@ -228,17 +231,17 @@ fn expired_blocks_of_a_policy_are_not_read_from_the_bucket() {
         options: PolicyOptions { shard_group_ns: Some(HOUR_MS * 1_000_000), ..options },
         is_default: true,
     };
-    tsdb.change_databases(&anonymous(), &change).expect("altered");
+    tsdb.databases().change(&anonymous(), &change).expect("altered");
     let newest_ns = (START_MS - 4 * HOUR_MS) * 1_000_000;
     let first_ns = format!("[{newest_ns}, ");
     let is_newest =
         |lines: Vec<String>| lines.len() == 5 && lines.iter().all(|line| line.contains(&first_ns));
-    assert!(is_newest(dump(&world, &tsdb.typed_queryable(&store))), "hidden at once");
-    tsdb.run_maintenance();
-    tsdb.upload_blocks();
+    assert!(is_newest(dump(&world, &tsdb.reader().typed_queryable(&store))), "hidden at once");
+    tsdb.maintenance().run();
+    tsdb.bucket_jobs().upload_blocks();
     let other = world.open("/empty");
-    other.upload_blocks();
-    assert!(is_newest(dump(&world, &other.typed_queryable(&policy(&other, "db").store))), "removed");
+    other.bucket_jobs().upload_blocks();
+    assert!(is_newest(dump(&world, &other.reader().typed_queryable(&policy(&other, "db").store))), "removed");
 }
 
 #[test]
@@ -247,12 +250,12 @@ fn while_the_bucket_is_away_no_database_counts_as_missing() {
     let (tsdb, _) = filled(&world);
     world.move_all(&tsdb, &|_| {});
     let other = world.open("/empty");
-    other.stop_uploads();
+    other.bucket_jobs().stop();
     let ctx = ReadContext::unlimited(world.machine.env.clock.clone());
-    let refused = other.queryable(&anonymous()).select(&ALL, &ctx).err().expect("no shorter answer");
+    let refused = other.reader().queryable(&anonymous()).select(&ALL, &ctx).err().expect("no shorter answer");
     assert!(refused.to_string().contains("databases of tenant anonymous"), "{refused}");
-    assert!(other.await_databases(&anonymous(), &ctx).is_err());
-    assert!(!other.knows_databases(&anonymous()));
+    assert!(other.databases().await_known(&anonymous(), &ctx).is_err());
+    assert!(!other.databases().are_known(&anonymous()));
 }
 
 #[test]
@@ -261,13 +264,13 @@ fn blocks_of_databases_are_compacted_in_the_bucket_and_their_inputs_removed() {
     let (tsdb, _) = filled(&world);
     let want = answers(&world, &tsdb, "db");
     world.move_all(&tsdb, &|_| {});
-    let metric = |name: &str| tsdb.stats().metric(name).expect("a metric");
+    let metric = |name: &str| tsdb.statistics().stats().metric(name).expect("a metric");
     world.maintain(&tsdb, 48);
     assert!(metric("bucket_compactions_total") > 0.0);
     assert_eq!(metric("bucket_removed_blocks_total"), 0.0, "the delay is not over");
     assert!(answers(&world, &tsdb, "db") == want, "compacted");
     let other = world.open("/other");
-    other.upload_blocks();
+    other.bucket_jobs().upload_blocks();
     assert!(answers(&world, &other, "db") == want, "compacted, another process");
     world.maintain(&tsdb, 13);
     assert!(metric("bucket_removed_blocks_total") >= 2.0, "{}", metric("bucket_removed_blocks_total"));

@@ -44,8 +44,8 @@ fn anonymous() -> TenantId {
 
 /// The Graphite store, which is made if there is none.
 fn graphite(tsdb: &Tsdb) -> StoreId {
-    tsdb.change_databases(&anonymous(), &CatalogChange::CreateGraphiteStore).expect("created");
-    let catalog = tsdb.databases();
+    tsdb.databases().change(&anonymous(), &CatalogChange::CreateGraphiteStore).expect("created");
+    let catalog = tsdb.databases().catalog();
     let policy = catalog.of(&anonymous()).and_then(|own| own.graphite.clone());
     policy.expect("a Graphite store").store
 }
@@ -58,7 +58,7 @@ fn put(tsdb: &Tsdb, store: &StoreId, name: &str, hour: i64, value: f64) {
 
 fn flush(world: &World, tsdb: &Tsdb) {
     world.machine.clock.advance(Duration::from_millis(1));
-    tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+    tsdb.maintenance().flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
 }
 
 /// A server whose blocks have points of several hours, some of them corrected by a later block.
@@ -73,7 +73,7 @@ fn filled(world: &World) -> Arc<Tsdb> {
     put(&tsdb, &store, "a.b", -8, 5.0);
     write(&tsdb, &StoreId::anonymous(), "a.b", &[(START_MS - HOUR_MS, 1.0)]).expect("stored");
     flush(world, &tsdb);
-    assert!(tsdb.stats().blocks > HOURS.len() as u64);
+    assert!(tsdb.statistics().stats().blocks > HOURS.len() as u64);
     tsdb
 }
 
@@ -93,7 +93,7 @@ fn dump(world: &World, source: &Arc<dyn Queryable>) -> Vec<String> {
 }
 
 fn answer(world: &World, tsdb: &Tsdb) -> Vec<String> {
-    dump(world, &tsdb.queryable(&anonymous()))
+    dump(world, &tsdb.reader().queryable(&anonymous()))
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn blocks_are_compacted_in_the_bucket() {
     let want = answer(&world, &tsdb);
     world.move_all(&tsdb, &|_| {});
     world.maintain(&tsdb, 48);
-    assert!(tsdb.stats().metric("bucket_compactions_total").expect("a metric") > 0.0);
+    assert!(tsdb.statistics().stats().metric("bucket_compactions_total").expect("a metric") > 0.0);
     assert!(answer(&world, &tsdb) == want);
     assert!(answer(&world, &world.open("/empty")) == want);
 }
@@ -140,14 +140,15 @@ fn blocks_expire_in_the_bucket_when_the_schema_of_none_of_their_series_keeps_the
     put(&tsdb, &store, SHORT, -4, 2.0);
     put(&tsdb, &store, "kept", -4, 2.0);
     flush(&world, &tsdb);
-    tsdb.pause_compaction();
+    tsdb.maintenance().pause_compaction();
     world.move_all(&tsdb, &|_| {});
     let all = answer(&world, &tsdb);
-    let count = |tsdb: &Tsdb| tsdb.stats().metric("bucket_expired_blocks_total").expect("a metric");
+    let count =
+        |tsdb: &Tsdb| tsdb.statistics().stats().metric("bucket_expired_blocks_total").expect("a metric");
     world.maintain(&tsdb, 4);
     assert!(answer(&world, &tsdb) == all, "without rules nothing expires");
 
-    tsdb.set_rollup_rules(Some(Arc::new(Rules)));
+    tsdb.settings().set_rollup_rules(Some(Arc::new(Rules)));
     world.maintain(&tsdb, 2);
     assert!(answer(&world, &tsdb) == all && count(&tsdb) == 0.0, "not old enough");
     world.maintain(&tsdb, 20);
@@ -167,7 +168,7 @@ fn run_rolled_up(seed: u64) -> usize {
     let rng = Rng::from_seed(seed);
     let tsdb = world.open("/data");
     let store = graphite(&tsdb);
-    tsdb.set_rollup_rules(Some(Arc::new(rollups::Rules)));
+    tsdb.settings().set_rollup_rules(Some(Arc::new(rollups::Rules)));
     let mut model = rollups::Model::new();
     let machine = &world.machine;
     let mut windows = 0;
@@ -177,26 +178,27 @@ fn run_rolled_up(seed: u64) -> usize {
             45..50 => rollups::random_delete(&rng, machine, &tsdb, &store, &mut model),
             50..70 => {
                 machine.clock.advance(Duration::from_secs(rng.below(7200)));
-                (0..3).for_each(|_| tsdb.run_maintenance());
-                tsdb.upload_blocks();
+                (0..3).for_each(|_| tsdb.maintenance().run());
+                tsdb.bucket_jobs().upload_blocks();
             }
             70..80 => world.maintain(&tsdb, rng.below(12)),
             _ => {
                 let context = format!("seed {seed}, operation {op}");
-                windows += rollups::compare(machine, &*tsdb.queryable(&anonymous()), &model, &context);
+                windows +=
+                    rollups::compare(machine, &*tsdb.reader().queryable(&anonymous()), &model, &context);
             }
         }
     }
     machine.clock.advance(Duration::from_hours(12));
-    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
-    (0..4).for_each(|_| tsdb.run_maintenance());
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    (0..4).for_each(|_| tsdb.maintenance().run());
     world.move_all(&tsdb, &|_| {});
     let check = |source: &dyn Queryable, which: &str| {
         rollups::compare(machine, source, &model, &format!("seed {seed}, {which}"))
     };
-    windows += check(&*tsdb.queryable(&anonymous()), "without local blocks");
+    windows += check(&*tsdb.reader().queryable(&anonymous()), "without local blocks");
     let other = world.open("/empty");
-    windows += check(&*other.queryable(&anonymous()), "a fresh data directory");
+    windows += check(&*other.reader().queryable(&anonymous()), "a fresh data directory");
     let reader = world.open_read_only();
     assert!(check(&*reader.queryable(&anonymous()), "a read-only server") > 0, "seed {seed}");
     windows
@@ -214,7 +216,7 @@ fn a_panel_over_the_bucket_fetches_windows_instead_of_samples() {
     let rng = Rng::from_seed(41);
     let tsdb = world.open("/data");
     let store = graphite(&tsdb);
-    tsdb.set_rollup_rules(Some(Arc::new(rollups::Rules)));
+    tsdb.settings().set_rollup_rules(Some(Arc::new(rollups::Rules)));
     let first_ms = START_MS - 30 * HOUR_MS;
     for name in ["a", "b", "c", "d"] {
         let value = |_| rng.below(1 << 40) as f64 / 3.0;
@@ -223,7 +225,7 @@ fn a_panel_over_the_bucket_fetches_windows_instead_of_samples() {
         write(&tsdb, &store, name, &samples).expect("stored");
     }
     flush(&world, &tsdb);
-    (0..20).for_each(|_| tsdb.run_maintenance());
+    (0..20).for_each(|_| tsdb.maintenance().run());
     world.move_all(&tsdb, &|_| {});
     // Bytes that a fresh process fetches for all series with these hints.
     let fetched = |rollups: &[RollupSpan]| {

@@ -150,7 +150,11 @@ fn disk_bytes(
     filter: MetricFilter<'_>,
     ctx: &ReadContext,
 ) -> Result<Option<MetricDiskBytes>, QueryError> {
-    web.service.lifecycle.opened().map(|store| store.metric_disk_bytes(tenant, filter, ctx)).transpose()
+    web.service
+        .lifecycle
+        .opened()
+        .map(|store| store.statistics().metric_disk_bytes(tenant, filter, ctx))
+        .transpose()
 }
 
 /// Adds the bytes on disk. Returns the damage because of which they are not known: the rest of the list is
@@ -192,7 +196,7 @@ fn collect(
         search.is_empty() || lower.contains(search)
     };
     if let Some(store) = web.service.lifecycle.opened() {
-        store.scan_metrics(tenant, ctx, &mut |name, series_count| {
+        store.statistics().scan_metrics(tenant, ctx, &mut |name, series_count| {
             let usage = usage.remove(name);
             let disk_bytes = disk.as_mut().map(|disk| disk.remove(name));
             if is_searched(name) {
@@ -217,7 +221,8 @@ fn collect(
 
 /// Memory of the tenant in the head per series.
 fn bytes_per_series(web: &Web, tenant: &TenantId) -> f64 {
-    let sizes = web.service.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
+    let sizes =
+        web.service.lifecycle.opened().map(|store| store.statistics().tenant_sizes()).unwrap_or_default();
     sizes.get(tenant).map_or(0.0, |size| size.memory_bytes as f64 / size.series_count.max(1) as f64)
 }
 

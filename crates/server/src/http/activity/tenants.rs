@@ -54,7 +54,8 @@ fn tenants_value(web: &Web, limit: usize, sort: &str) -> Value {
         row.rejected_count = rejected_count;
         row.query_count = stat.queries.get();
     }
-    let sizes = web.service.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
+    let sizes =
+        web.service.lifecycle.opened().map(|store| store.statistics().tenant_sizes()).unwrap_or_default();
     for (tenant, size) in sizes {
         let row = rows.entry(tenant.as_str().to_owned()).or_default();
         row.series_count = size.series_count;
@@ -96,7 +97,8 @@ fn limit_value(one: &LimitUse) -> Value {
 
 /// Use of the limits of the storage, then of the limits of requests.
 fn limit_uses(web: &Web, tenant: &TenantId) -> Vec<LimitUse> {
-    let mut uses = web.service.lifecycle.opened().map(|store| store.limit_uses(tenant)).unwrap_or_default();
+    let mut uses =
+        web.service.lifecycle.opened().map(|store| store.statistics().limit_uses(tenant)).unwrap_or_default();
     let queries = web.service.limits_of(tenant).queries;
     let permits = web.service.admission.query.tenant_permits(queries.concurrency_max);
     let memory = web.service.admission.query_memory.use_of(tenant, queries.memory_bytes_max);

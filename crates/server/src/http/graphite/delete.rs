@@ -108,7 +108,7 @@ async fn run(
 
 /// The Graphite store of a tenant, if it has one.
 pub(crate) fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Option<StoreId> {
-    Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone())
+    Some(store.databases().catalog().of(tenant)?.graphite.as_ref()?.store.clone())
 }
 
 fn check_enabled(web: &Web) -> Result<(), ApiError> {
@@ -126,7 +126,7 @@ async fn read<T: Send + 'static>(
     graphite: &StoreId,
     work: impl FnOnce(&Target<'_>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let source = store.store_queryable(graphite);
+    let source = store.reader().store_queryable(graphite);
     let call = call.clone();
     let tenant = call.tenant.clone();
     let now_s = web.service.env.clock.now_ms().div_euclid(1000);
@@ -151,7 +151,7 @@ async fn delete(
     }
     let class = &web.service.admission.admin;
     dispatch::run_to_end(web, class, &call.tenant, ADMIN_QUEUE_WAIT, move |_| {
-        target.store.delete_series(&target.graphite, &selectors, range).map(drop)
+        target.store.admin().delete_series(&target.graphite, &selectors, range).map(drop)
     })
     .await?
     .map_err(|error| {

@@ -48,7 +48,7 @@ pub(in crate::http) async fn create(State(web): State<Arc<Web>>, request: Reques
         let class = &web.service.admission.write;
         let owner = tenant.clone();
         let stored = dispatch::run_to_end(&web, class, &tenant, WRITE_QUEUE_WAIT, move |_| {
-            let limits = store.limits_of(&StoreId::from(&owner)).annotations;
+            let limits = store.settings().limits_of(&StoreId::from(&owner)).annotations;
             store.graphite().add_event(&owner, &limits, event)
         });
         stored.await?.map_err(answer::of_log)?;

@@ -90,7 +90,7 @@ where
         let owner = call.tenant.clone();
         let class = &web.service.admission.write;
         let changed = dispatch::run_to_end(web, class, &call.tenant, WRITE_QUEUE_WAIT, move |_| {
-            let limits = store.limits_of(&StoreId::from(&owner)).annotations;
+            let limits = store.settings().limits_of(&StoreId::from(&owner)).annotations;
             store.graphite().change_meta_tags(&owner, &limits, change)
         });
         let value = changed.await?.map_err(answer::of_log)?;

@@ -17,7 +17,7 @@ use crate::http::tests::{Answer, Fixture, NOW_MS};
 
 fn change(server: &Fixture, change: CatalogChange) {
     let store = server.web.service.lifecycle.store().expect("open");
-    store.change_databases(&TenantId::anonymous(), &change).expect("is applied");
+    store.databases().change(&TenantId::anonymous(), &change).expect("is applied");
 }
 
 fn with_database() -> Fixture {

@@ -150,7 +150,7 @@ async fn check(
     let local = Databases::Local(store.clone());
     let caller = Caller::of_request(web, &local, &tenant, headers, &params).await?;
     let target = Target::of(api, &params)?;
-    let catalog = store.databases();
+    let catalog = store.databases().catalog();
     let database = catalog.of(&tenant).and_then(|own| own.database(&target.database));
     let Some(database) = database else {
         check_known(&store, &tenant, &target.database)?;
@@ -234,7 +234,7 @@ fn check_consistency(level: &str) -> Result<(), InfluxError> {
 
 /// Refuses a name that is in no catalogue as long as the bucket may have it.
 fn check_known(store: &Tsdb, tenant: &TenantId, name: &str) -> Result<(), InfluxError> {
-    if store.knows_databases(tenant) {
+    if store.databases().are_known(tenant) {
         return Ok(());
     }
     let text = format!("databases of the bucket are being read, {name:?} may be one of them: try again");

@@ -64,8 +64,8 @@ impl BucketOfThree {
             clock.advance(Duration::from_millis(1));
             let store = store.clone();
             tokio::task::spawn_blocking(move || {
-                store.flush_closed(NOW_MS).expect("flushes");
-                store.upload_blocks();
+                store.maintenance().flush_closed(NOW_MS).expect("flushes");
+                store.bucket_jobs().upload_blocks();
             })
             .await
             .unwrap();

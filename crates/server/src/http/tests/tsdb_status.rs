@@ -49,7 +49,7 @@ async fn uploaded_blocks_are_in_both() {
     let (server, store) = uploading(&env, &BucketOptions::new("file:///bucket"), |_| {});
     server.store_series("anonymous", OLD_MS, &[&[("__name__", "m")]]);
     server.flush().await;
-    tokio::task::spawn_blocking(move || store.upload_blocks()).await.expect("no panic");
+    tokio::task::spawn_blocking(move || store.bucket_jobs().upload_blocks()).await.expect("no panic");
     server.store_series("anonymous", OLD_MS + 4 * 3_600_000, &[&[("__name__", "m")]]);
     server.flush().await;
     let data = server.get("/api/v1/status/tsdb/blocks").await.json()["data"].clone();

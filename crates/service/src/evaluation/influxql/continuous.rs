@@ -42,7 +42,7 @@ pub fn run(service: &Service, store: &Arc<Tsdb>) {
     if !service.options.influx.runs_continuous_queries {
         return;
     }
-    let catalog = store.databases();
+    let catalog = store.databases().catalog();
     service.influx.continuous.retain(|(tenant, database, name)| {
         let database = catalog.of(tenant).and_then(|own| own.database(database));
         database.is_some_and(|database| database.continuous_queries.iter().any(|one| one.name == *name))
@@ -171,7 +171,7 @@ fn compute(
             name: query.stored.name.clone(),
             last_run_ns: windows.end_ns,
         };
-        store.change_databases(query.tenant, &change).map_err(|error| error.to_string())?;
+        store.databases().change(query.tenant, &change).map_err(|error| error.to_string())?;
     }
     Ok(Some(written))
 }

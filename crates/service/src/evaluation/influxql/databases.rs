@@ -60,7 +60,7 @@ impl Databases {
     /// Users and databases of `tenant` in the data directory; a read-only server knows no users.
     pub fn local_catalog(&self, tenant: &TenantId) -> Option<Arc<TenantCatalog>> {
         match self {
-            Databases::Local(store) => store.databases().of(tenant).cloned(),
+            Databases::Local(store) => store.databases().catalog().of(tenant).cloned(),
             Databases::Bucket(_) => None,
         }
     }
@@ -73,7 +73,7 @@ impl Databases {
         let tenant = tenant.clone();
         Ok(match self {
             Databases::Local(store) => {
-                store.await_databases(&tenant, ctx)?;
+                store.databases().await_known(&tenant, ctx)?;
                 TenantDatabases::Local { store: store.clone(), tenant }
             }
             Databases::Bucket(sources) => {
@@ -89,7 +89,7 @@ impl TenantDatabases {
     pub fn catalog(&self) -> Arc<TenantCatalog> {
         match self {
             TenantDatabases::Local { store, tenant } => {
-                store.databases().of(tenant).cloned().unwrap_or_default()
+                store.databases().catalog().of(tenant).cloned().unwrap_or_default()
             }
             TenantDatabases::Bucket { catalog, .. } => catalog.clone(),
         }
@@ -98,7 +98,7 @@ impl TenantDatabases {
     /// Series of a store with their types.
     pub fn typed(&self, store: &StoreId) -> Arc<dyn Queryable> {
         match self {
-            TenantDatabases::Local { store: tsdb, .. } => tsdb.typed_queryable(store),
+            TenantDatabases::Local { store: tsdb, .. } => tsdb.reader().typed_queryable(store),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
                 sources.typed_queryable(tenant, catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
             }
@@ -108,7 +108,7 @@ impl TenantDatabases {
     /// Fields `value` of a store as metrics.
     pub fn as_metrics(&self, store: &StoreId) -> Arc<dyn Queryable> {
         match self {
-            TenantDatabases::Local { store: tsdb, .. } => tsdb.as_metrics(store),
+            TenantDatabases::Local { store: tsdb, .. } => tsdb.reader().as_metrics(store),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
                 sources.as_metrics(tenant, catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
             }
@@ -118,7 +118,7 @@ impl TenantDatabases {
     /// Series of other protocols as measurements.
     pub fn as_measurements(&self) -> Arc<dyn Queryable> {
         match self {
-            TenantDatabases::Local { store, tenant } => store.as_measurements(tenant),
+            TenantDatabases::Local { store, tenant } => store.reader().as_measurements(tenant),
             TenantDatabases::Bucket { sources, tenant, .. } => sources.as_measurements(tenant),
         }
     }
@@ -126,7 +126,7 @@ impl TenantDatabases {
     /// Ranges of time in which a store may have samples.
     pub fn sample_ranges(&self, store: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
         match self {
-            TenantDatabases::Local { store: tsdb, .. } => tsdb.sample_ranges(store, ctx),
+            TenantDatabases::Local { store: tsdb, .. } => tsdb.reader().sample_ranges(store, ctx),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
                 sources.sample_ranges(tenant, catalog, store, ctx)
             }

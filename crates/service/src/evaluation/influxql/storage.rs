@@ -44,7 +44,7 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn change(&self, change: &CatalogChange) -> Result<(), CatalogError> {
-        self.store().map_err(CatalogError::Storage)?.change_databases(self.tenant, change)
+        self.store().map_err(CatalogError::Storage)?.databases().change(self.tenant, change)
     }
 
     fn source(&self, store: &StoreId) -> Arc<dyn Queryable> {
@@ -57,7 +57,11 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn delete(&self, store: &StoreId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String> {
-        self.store()?.delete_series(store, selectors, range).map(drop).map_err(|error| error.to_string())
+        self.store()?
+            .admin()
+            .delete_series(store, selectors, range)
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 
     fn write(&self, store: &StoreId, batch: &WriteBatch) -> Result<(), String> {
@@ -132,7 +136,8 @@ impl Storage for TenantStorage<'_> {
             .iter()
             .map(|database| {
                 // A read-only server has no estimate.
-                let series_of = |store: &StoreId| self.store().map_or(0, |tsdb| tsdb.series_count(store));
+                let series_of =
+                    |store: &StoreId| self.store().map_or(0, |tsdb| tsdb.reader().series_count(store));
                 let series = database.policies.iter().map(|policy| series_of(&policy.store));
                 Statistics {
                     module: "database".to_owned(),

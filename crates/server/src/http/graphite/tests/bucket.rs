@@ -51,13 +51,13 @@ impl Bucket {
         assert_eq!(before.as_array().map(Vec::len), Some(2), "{before}");
         let moved = tokio::task::spawn_blocking(move || {
             clock.advance(std::time::Duration::from_hours(12));
-            store.flush_closed(crate::http::tests::NOW_MS + 86_400_000).expect("flushes");
+            store.maintenance().flush_closed(crate::http::tests::NOW_MS + 86_400_000).expect("flushes");
             for _ in 0..40 {
-                store.run_maintenance();
-                store.upload_blocks();
+                store.maintenance().run();
+                store.bucket_jobs().upload_blocks();
                 clock.advance(std::time::Duration::from_mins(1));
             }
-            store.stats().blocks
+            store.statistics().stats().blocks
         });
         assert_eq!(moved.await.expect("no panic"), 0, "local blocks");
         assert_eq!(server.get(RENDER).await.json(), before, "the server that has uploaded them");

@@ -171,8 +171,8 @@ async fn points_of_rollups_are_counted() {
     let web = server.web.clone();
     let maintained = tokio::task::spawn_blocking(move || {
         let store = web.service.lifecycle.store().expect("open");
-        store.flush_closed(crate::http::tests::NOW_MS).expect("flushes");
-        (0..8).for_each(|_| store.run_maintenance());
+        store.maintenance().flush_closed(crate::http::tests::NOW_MS).expect("flushes");
+        (0..8).for_each(|_| store.maintenance().run());
     });
     maintained.await.expect("no panic");
     assert_eq!(counts().await, [50, 0]);

@@ -54,8 +54,8 @@ async fn long_ranges_read_rollups_and_have_the_same_results() {
     let web = server.web.clone();
     let maintained = tokio::task::spawn_blocking(move || {
         let store = web.service.lifecycle.store().expect("open");
-        store.flush_closed(crate::http::tests::NOW_MS + 86_400_000).expect("flushes");
-        (0..40).for_each(|_| store.run_maintenance());
+        store.maintenance().flush_closed(crate::http::tests::NOW_MS + 86_400_000).expect("flushes");
+        (0..40).for_each(|_| store.maintenance().run());
     });
     maintained.await.expect("no panic");
     for (query, before) in queries.into_iter().zip(before) {

@@ -99,7 +99,7 @@ fn partial_write(
     let first_other = outcome
         .first_rejects()
         .find(|(kind, ..)| !matches!(kind, Reject::FieldTypeConflict | Reject::TooOld));
-    let limits = web.service.lifecycle.opened().map(|store| store.limits_of(&request.target));
+    let limits = web.service.lifecycle.opened().map(|store| store.settings().limits_of(&request.target));
     let limits = limits.unwrap_or_default();
     let series_limit = first_other.map(|(kind, ..)| DroppedPoints {
         message: match (kind, &outcome.full_tag) {

@@ -1,0 +1,57 @@
+//! Databases of InfluxDB clients and Graphite stores of all tenants: the catalogue as others read and change
+//! it.
+//!
+//! Not here: the file of the catalogue (`crate::databases`), its copy in the bucket (`upload::databases`).
+
+use std::sync::Arc;
+
+use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
+use chronolith_model::{QueryError, ReadContext, StoreId, TenantId, TimeRange};
+
+use crate::query::view::{await_databases, knows_databases};
+use crate::storage::Storage;
+
+/// Databases of all tenants, see [`crate::Tsdb::databases`].
+pub struct Databases<'a> {
+    pub(super) storage: &'a Storage,
+}
+
+impl Databases<'_> {
+    /// Returns the databases of all tenants: one version of the catalogue.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<DatabaseCatalog> {
+        self.storage.databases().catalog()
+    }
+
+    /// Returns true if [`Databases::catalog`] has all databases of `tenant`. Databases that only the bucket
+    /// has are read in the background after the start: until then a name that is not in the catalogue may
+    /// exist.
+    #[must_use]
+    pub fn are_known(&self, tenant: &TenantId) -> bool {
+        knows_databases(self.storage, tenant)
+    }
+
+    /// Waits until [`Databases::are_known`]. Cost the first time: two requests to the bucket.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] if the bucket does not answer; as [`ReadContext::begin_wait`].
+    pub fn await_known(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<(), QueryError> {
+        await_databases(self.storage, tenant, ctx)
+    }
+
+    /// Changes the databases of `tenant` and returns when the change is durable. The samples of dropped
+    /// stores cannot be read any more then; a maintenance job removes them.
+    ///
+    /// # Errors
+    /// [`CatalogError`]: nothing changed, now or after a restart, unless the text says that it may have.
+    pub fn change(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
+        self.storage.databases().change(tenant, change)?;
+        if !matches!(change, CatalogChange::SetLastRun { .. }) {
+            self.storage.changes().note_range(&tenant.into(), TimeRange::ALL);
+        }
+        let is_of_tenant =
+            |store: &StoreId| self.storage.databases().owner_of(store).as_ref() == Some(tenant);
+        self.storage.blocks().mark_changed_if(|store| !store.is_default() && is_of_tenant(store));
+        Ok(())
+    }
+}
