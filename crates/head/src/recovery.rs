@@ -2,9 +2,8 @@
 //! all cores.
 //!
 //! Invariants: nothing is logged; recovery is idempotent; damage is contained, and reported in notes. Input
-//! passes through bounded buffers, so startup needs no more memory than the head that it builds. Steps: list
-//! files, open sealed files, load series file and slices in parallel, build indexes, replay the WAL, cut its
-//! torn tail.
+//! passes through bounded buffers, so startup needs no more memory than the head that it builds. [`recover`]
+//! lists the steps in their order.
 
 mod copies;
 mod definitions;
@@ -43,35 +42,39 @@ use crate::state::HeadState;
 use crate::text_cleanup::{lost, unused};
 use crate::texts::TextStore;
 
-use definitions::LoadedDefinitions;
+use definitions::{LiveSeries, LoadedDefinitions};
 use files::CheckpointFiles;
-use log::LogReplay;
+use log::{KnownSeries, LogReplay, ReplayedLog};
 use positions::{Positions, SlicePosition};
+use sealed::OpenedSealed;
 use slices::{LoadedSlices, SliceLoader};
 
 /// Bytes of WAL below which its replay time is no measure.
 const MEASURED_BYTES_MIN: u64 = 8 << 20;
 
-/// Results of the steps of a startup.
-struct Opened {
+/// Files of the checkpoint, and the WAL.
+struct FoundFiles {
+    files: CheckpointFiles,
+    log: Recovery,
+}
+
+/// Content of the checkpoint.
+struct LoadedCheckpoint {
+    tenants: Tenants,
+    slices: LoadedSlices,
+    definitions: LoadedDefinitions,
+}
+
+/// Everything that the state of the head is built from.
+struct Restored {
     series: Arc<SeriesStore>,
     tenants: Tenants,
     series_keys: SeriesKeyCache,
     next_id: u32,
     wal: Wal,
     texts: TextStore,
-    rolling: CheckpointState,
-    /// Set if WAL frames were read that the newest slices do not have.
-    has_tail: bool,
-    report: ReplayReport,
-}
-
-/// Result of the WAL replay.
-struct Tail {
-    ends: Vec<SegmentEnd>,
-    bytes: u64,
-    /// Sequence up to which the WAL may redefine series under other ids; 0 if it does not.
-    alias_sequence: u64,
+    relog_before: u64,
+    series_count: u64,
 }
 
 /// State of the head that startup has restored.
@@ -91,69 +94,117 @@ pub(crate) fn recover(
 ) -> Result<Recovered, HeadError> {
     let start_ns = env.clock.mono_ns();
     let mut report = ReplayReport::default();
-    let mut files = CheckpointFiles::find(env, &options.dir)?;
-    let known_key = files.known_key(&*env.disk)?;
-    let recovery = Recovery::open(env, &files.dir, known_key, &mut report.notes)?;
-    files.key = recovery.key();
-    announce(&recovery, progress);
-    let sealed = sealed::open_all(env, &options)?;
-    let series =
-        Arc::new(SeriesStore::new(env, options.window_ms, sealed.store, options.histogram_bytes_max));
-    let tenants = Mutex::new(Tenants::default());
-    let (mut slices, mut definitions) = load_checkpoint(env, &files, &series, &tenants, progress)?;
-    report.notes.append(&mut slices.notes);
-    report.notes.append(&mut definitions.notes);
-    report.repaired.append(&mut slices.repaired);
-    report.repaired.append(&mut definitions.repaired);
-    report.bytes += slices.bytes + definitions.bytes;
-    let mut tenants = tenants.into_inner();
-    let keys = std::mem::take(&mut definitions.series_keys);
-    let (aliases, series_keys) =
-        definitions::finish(&files, &series, &tenants, keys, &mut slices, &mut report);
-    put_windows(env, &tenants, &mut slices);
-    let texts = texts::load(env, &files, options.text_bytes_max, &mut tenants, &mut report)?;
-    sealed::finish(env, &options, &series.store, sealed.unusable, &slices, &mut report)?;
-    let positions = positions_of(&series, &slices, &definitions);
+    let FoundFiles { files, log } = find_files(env, &options, progress, &mut report)?;
+    let OpenedSealed { store, unusable } = sealed::open_all(env, &options)?;
+    let series = Arc::new(SeriesStore::new(env, options.window_ms, store, options.histogram_bytes_max));
+    let mut checkpoint = load_checkpoint(env, &files, &series, progress, &mut report)?;
+    let live = index_live_series(env, &files, &series, &mut checkpoint, &mut report);
+    let texts = texts::load(env, &files, options.text_bytes_max, &mut checkpoint.tenants, &mut report)?;
+    sealed::finish(env, &options, &series.store, unusable, &checkpoint.slices, &mut report)?;
+    let positions = positions_of(&series, &checkpoint);
     let log_start_ns = env.clock.mono_ns();
-    let next_id = next_id_of(&series, &slices, &definitions);
-    let mut log = LogReplay::new(&recovery, &series, &positions, tenants, aliases, series_keys, next_id);
-    let ends = log.run(&texts, progress, &mut report)?;
-    let LogReplay { tenants, aliases, series_keys, next_id, defined_count, has_reused, .. } = log;
-    note_lost_tail(&files, &slices, &ends, &mut report);
-    let newest = slices.slices.values().map(SliceState::sequence).max().unwrap_or(0);
-    recovery.note_lost(&ends, positions.oldest.saturating_add(1), &mut report.notes);
-    let wal = recovery.finish(env, &options.wal(), &ends, newest.max(definitions.mark.sequence))?;
-    let log_bytes: u64 = ends.iter().map(|e| e.end).sum();
-    let log_ns = env.clock.mono_ns().saturating_sub(log_start_ns);
-    let measured = (log_bytes >= MEASURED_BYTES_MIN && positions.oldest == 0).then_some((log_bytes, log_ns));
-    let pace = Pace::new(env.clock.mono_ns(), core_count(), measured);
-    let has_tail = ends.iter().any(|e| e.last_sequence > positions.oldest);
-    let alias_sequence = if aliases.into_inner().is_empty() { 0 } else { wal.position().0 };
-    let tail = Tail { ends, bytes: log_bytes, alias_sequence };
-    // The series file finds missing series by id order, which reused ids break: it must be rewritten.
-    if has_reused {
-        definitions.file.set_broken();
-    }
-    let rolling = rolling_of(&series, slices, definitions, &tail, next_id, pace);
-    let tenants = tenants.into_inner();
+    let known = known_series(&series, &mut checkpoint, live);
+    let replayed = LogReplay::new(&log, &series, &positions, known).run(&texts, progress, &mut report)?;
+    note_lost_frames(&files, &log, &positions, &checkpoint.slices, &replayed.ends, &mut report);
+    let wal = continue_log(env, &options, log, &checkpoint, &replayed.ends)?;
+    let pace = measured_pace(env, log_start_ns, &positions, &replayed.ends);
+    let rolling = rolling_of(&series, checkpoint, &replayed, &wal, pace);
+    let relog_before = relog_before(&wal, &rolling, &positions, &replayed.ends);
+    let ReplayedLog { tenants, series_keys, next_id, defined_count, .. } = replayed;
     report.series = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
     report.duration_ns = env.clock.mono_ns().saturating_sub(start_ns);
-    let opened = Opened { series, tenants, series_keys, next_id, wal, texts, rolling, has_tail, report };
-    let recovered = build(env, options, opened, defined_count > 0);
-    save_texts(&recovered.state)?;
-    Ok(recovered)
+    let series_count = report.series;
+    let restored = Restored { series, tenants, series_keys, next_id, wal, texts, relog_before, series_count };
+    let state = build(env, options, restored);
+    remove_unusable_texts(&state, &mut report);
+    save_texts(&state)?;
+    Ok(Recovered { state, rolling, report, has_defined: defined_count > 0 })
 }
 
-/// Makes texts of the WAL durable: samples that name known texts are logged without them, and the WAL that
-/// was read may be in the page cache only.
-fn save_texts(state: &HeadState) -> Result<(), HeadError> {
-    match crate::checkpoint::texts::save(state) {
-        Err(HeadError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {
-            state.wal.enter_disk_full();
-            Ok(())
-        }
-        other => other,
-    }
+/// Lists the files of the checkpoint, and opens the WAL, whose amount is published in `progress`.
+fn find_files(
+    env: &Env,
+    options: &HeadOptions,
+    progress: &ReplayProgress,
+    report: &mut ReplayReport,
+) -> Result<FoundFiles, HeadError> {
+    let mut files = CheckpointFiles::find(env, &options.dir)?;
+    let known_key = files.known_key(&*env.disk)?;
+    let log = Recovery::open(env, &files.dir, known_key, &mut report.notes)?;
+    files.key = log.key();
+    announce(&log, progress);
+    Ok(FoundFiles { files, log })
+}
+
+/// Determines the live series of the checkpoint, builds the indexes, and counts samples by window.
+fn index_live_series(
+    env: &Env,
+    files: &CheckpointFiles,
+    series: &SeriesStore,
+    checkpoint: &mut LoadedCheckpoint,
+    report: &mut ReplayReport,
+) -> LiveSeries {
+    let LoadedCheckpoint { tenants, slices, definitions } = checkpoint;
+    let keys = std::mem::take(&mut definitions.series_keys);
+    let live = definitions::finish(files, series, tenants, keys, slices, report);
+    put_windows(env, tenants, slices);
+    live
+}
+
+/// Returns the series that the replay starts with; the tenants move there.
+fn known_series(series: &SeriesStore, checkpoint: &mut LoadedCheckpoint, live: LiveSeries) -> KnownSeries {
+    let next_id = next_id_of(series, &checkpoint.slices, &checkpoint.definitions);
+    let LiveSeries { aliases, series_keys } = live;
+    KnownSeries { tenants: std::mem::take(&mut checkpoint.tenants), aliases, series_keys, next_id }
+}
+
+/// Notes frames of the WAL that slices need and that are missing.
+fn note_lost_frames(
+    files: &CheckpointFiles,
+    log: &Recovery,
+    positions: &Positions,
+    slices: &LoadedSlices,
+    ends: &[SegmentEnd],
+    report: &mut ReplayReport,
+) {
+    note_lost_tail(files, slices, ends, report);
+    log.note_lost(ends, positions.oldest.saturating_add(1), &mut report.notes);
+}
+
+/// Cuts the torn tail of the WAL and opens it for appending, after all sequences of WAL and checkpoint.
+fn continue_log(
+    env: &Env,
+    options: &HeadOptions,
+    log: Recovery,
+    checkpoint: &LoadedCheckpoint,
+    ends: &[SegmentEnd],
+) -> Result<Wal, HeadError> {
+    let newest = newest_sequence(&checkpoint.slices);
+    Ok(log.finish(env, &options.wal(), ends, newest.max(checkpoint.definitions.mark.sequence))?)
+}
+
+/// Returns the pace of checkpoints, by the speed of the replay if the WAL was long enough to measure it.
+fn measured_pace(env: &Env, log_start_ns: u64, positions: &Positions, ends: &[SegmentEnd]) -> Pace {
+    let log_bytes = bytes_of(ends);
+    let log_ns = env.clock.mono_ns().saturating_sub(log_start_ns);
+    let measured = (log_bytes >= MEASURED_BYTES_MIN && positions.oldest == 0).then_some((log_bytes, log_ns));
+    Pace::new(env.clock.mono_ns(), core_count(), measured)
+}
+
+/// Returns the sequence before which known series are logged again with their next samples; 0 for none.
+fn relog_before(wal: &Wal, rolling: &CheckpointState, positions: &Positions, ends: &[SegmentEnd]) -> u64 {
+    let has_tail = ends.iter().any(|end| end.last_sequence > positions.oldest);
+    // Slices may have more than the WAL, and may be in the page cache only.
+    if has_tail || rolling.has_slices() { wal.position().0.max(1) } else { 0 }
+}
+
+fn bytes_of(ends: &[SegmentEnd]) -> u64 {
+    ends.iter().map(|end| end.end).sum()
+}
+
+/// Returns the newest sequence of the slices; 0 if there is none.
+fn newest_sequence(slices: &LoadedSlices) -> u64 {
+    slices.slices.values().map(SliceState::sequence).max().unwrap_or(0)
 }
 
 /// Loads series file and slices in parallel.
@@ -161,21 +212,29 @@ fn load_checkpoint(
     env: &Env,
     files: &CheckpointFiles,
     series: &SeriesStore,
-    tenants: &Mutex<Tenants>,
     progress: &ReplayProgress,
-) -> Result<(LoadedSlices, LoadedDefinitions), HeadError> {
-    let loader = SliceLoader::new(files, series, tenants, progress);
+    report: &mut ReplayReport,
+) -> Result<LoadedCheckpoint, HeadError> {
+    let tenants = Mutex::new(Tenants::default());
+    let loader = SliceLoader::new(files, series, &tenants, progress);
     let definitions = std::thread::scope(|scope| {
         for _ in 0..loader.helper_count() {
             // If no thread can be started, this one loads all slices.
             let thread = std::thread::Builder::new().name("replay-slices".to_owned());
             let _ = thread.spawn_scoped(scope, || loader.run());
         }
-        let definitions = definitions::load(env, files, tenants);
+        let definitions = definitions::load(env, files, &tenants);
         loader.run();
         definitions
-    })?;
-    Ok((loader.finish()?, definitions))
+    });
+    let mut definitions = definitions?;
+    let mut slices = loader.finish()?;
+    report.notes.append(&mut slices.notes);
+    report.notes.append(&mut definitions.notes);
+    report.repaired.append(&mut slices.repaired);
+    report.repaired.append(&mut definitions.repaired);
+    report.bytes += slices.bytes + definitions.bytes;
+    Ok(LoadedCheckpoint { tenants: tenants.into_inner(), slices, definitions })
 }
 
 /// Publishes the amount of WAL to replay.
@@ -226,7 +285,9 @@ fn occupied_slices(series: &SeriesStore) -> Vec<u32> {
     out
 }
 
-fn positions_of(series: &SeriesStore, slices: &LoadedSlices, definitions: &LoadedDefinitions) -> Positions {
+/// Returns the WAL sequences that the checkpoint covers.
+fn positions_of(series: &SeriesStore, checkpoint: &LoadedCheckpoint) -> Positions {
+    let LoadedCheckpoint { slices, definitions, .. } = checkpoint;
     let mut by_slice = HashMap::default();
     for (&slice, slice_state) in &slices.slices {
         let sequence = slice_state.sequence();
@@ -253,7 +314,7 @@ fn note_lost_tail(
     ends: &[SegmentEnd],
     report: &mut ReplayReport,
 ) {
-    let newest = slices.slices.values().map(SliceState::sequence).max().unwrap_or(0);
+    let newest = newest_sequence(slices);
     let first = ends.iter().find(|e| e.last_sequence > 0).map_or(newest + 1, |e| e.first_sequence);
     for (slice, slice_state) in
         slices.slices.iter().filter(|(_, slice_state)| slice_state.sequence() + 1 < first)
@@ -270,20 +331,26 @@ fn note_lost_tail(
     }
 }
 
+/// Returns the state of the rolling checkpoint, with the WAL bytes after each slice.
 fn rolling_of(
     series: &SeriesStore,
-    slices: LoadedSlices,
-    definitions: LoadedDefinitions,
-    tail: &Tail,
-    next_id: u32,
+    checkpoint: LoadedCheckpoint,
+    replayed: &ReplayedLog,
+    wal: &Wal,
     pace: Pace,
 ) -> CheckpointState {
-    let mut slices: BTreeMap<u32, SliceState> = slices.slices;
-    let (ends, alias_sequence) = (&tail.ends, tail.alias_sequence);
-    let tail = -tail.bytes.cast_signed();
+    let mut definitions = checkpoint.definitions.file;
+    // The series file finds missing series by id order, which reused ids break: it must be rewritten.
+    if replayed.has_reused {
+        definitions.set_broken();
+    }
+    let alias_sequence = if replayed.has_aliases { wal.position().0 } else { 0 };
+    let ends = &replayed.ends;
+    let tail = -bytes_of(ends).cast_signed();
     let before = ends.iter().find(|e| e.last_sequence > 0).map_or(0, |e| e.first_sequence - 1);
-    let newest = slices.values().map(SliceState::sequence).max().unwrap_or(0);
+    let newest = newest_sequence(&checkpoint.slices);
     let last = ends.iter().map(|e| e.last_sequence).max().unwrap_or(0).max(newest);
+    let mut slices: BTreeMap<u32, SliceState> = checkpoint.slices.slices;
     for slice_state in slices.values_mut() {
         // Estimates the WAL bytes after the position, as if all frames had one length.
         let after = last.saturating_sub(slice_state.sequence().max(before)) as f64;
@@ -293,38 +360,50 @@ fn rolling_of(
     for slice in occupied_slices(series) {
         slices.entry(slice).or_insert_with(|| SliceState::unwritten(before, tail));
     }
-    CheckpointState::new(slices, definitions.file, pace, next_id, last, alias_sequence)
+    CheckpointState::new(slices, definitions, pace, replayed.next_id, last, alias_sequence)
 }
 
-fn build(env: &Env, options: HeadOptions, opened: Opened, has_defined: bool) -> Recovered {
-    // Slices may have more than the WAL, and may be in the page cache only.
-    let relogs = opened.has_tail || opened.rolling.has_slices();
-    let relog_before = if relogs { opened.wal.position().0.max(1) } else { 0 };
-    let key_hash = KeyHash::new(opened.wal.key());
-    let ids = SeriesIds::new(opened.next_id, options.series_id_limit);
+/// Returns the state of the head; it accepts no writes before [`crate::Head::open`] has returned.
+fn build(env: &Env, options: HeadOptions, restored: Restored) -> Arc<HeadState> {
+    let key_hash = KeyHash::new(restored.wal.key());
+    let ids = SeriesIds::new(restored.next_id, options.series_id_limit);
     let counters = Counters::default();
-    counters.set(Counter::SeriesLive, opened.report.series);
-    let state = Arc::new(HeadState {
+    counters.set(Counter::SeriesLive, restored.series_count);
+    Arc::new(HeadState {
         env: env.clone(),
         options,
-        index: HeadIndex::new(opened.tenants, opened.series_keys, key_hash, ids),
-        series: opened.series,
-        wal: opened.wal,
-        texts: opened.texts,
+        index: HeadIndex::new(restored.tenants, restored.series_keys, key_hash, ids),
+        series: restored.series,
+        wal: restored.wal,
+        texts: restored.texts,
         field_history: OnceLock::new(),
         is_typed: AtomicBool::new(false),
         maintenance: Mutex::new(()),
-        relog_before: AtomicU64::new(relog_before),
+        relog_before: AtomicU64::new(restored.relog_before),
         counters,
-    });
-    crate::checkpoint::texts::note_found(&state);
-    let mut report = opened.report;
+    })
+}
+
+/// Deletes samples whose texts are lost, and frees texts that no sample names.
+fn remove_unusable_texts(state: &HeadState, report: &mut ReplayReport) {
+    crate::checkpoint::texts::note_found(state);
     if !report.notes.is_empty() {
-        let lost_count = lost::delete_all(&state);
+        let lost_count = lost::delete_all(state);
         if lost_count > 0 {
             report.notes.push(format!("{lost_count} samples are left out: their texts are lost"));
         }
     }
-    unused::free_all_unused(&state);
-    Recovered { state, rolling: opened.rolling, report, has_defined }
+    unused::free_all_unused(state);
+}
+
+/// Makes texts of the WAL durable: samples that name known texts are logged without them, and the WAL that
+/// was read may be in the page cache only.
+fn save_texts(state: &HeadState) -> Result<(), HeadError> {
+    match crate::checkpoint::texts::save(state) {
+        Err(HeadError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {
+            state.wal.enter_disk_full();
+            Ok(())
+        }
+        other => other,
+    }
 }

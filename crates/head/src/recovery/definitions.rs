@@ -242,8 +242,15 @@ fn load_series(
     }
 }
 
+/// Live series of the checkpoint, besides the tenants' indexes.
+pub(super) struct LiveSeries {
+    /// Ids that are replaced by younger ones.
+    pub(super) aliases: HashMap<u32, u32>,
+    /// Wire keys of live series.
+    pub(super) series_keys: SeriesKeyCache,
+}
+
 /// Determines the live series, creates series states for those that no slice has, and builds the indexes.
-/// Returns ids that are replaced by younger ones, and the wire keys of live series.
 pub(super) fn finish(
     files: &CheckpointFiles,
     series: &SeriesStore,
@@ -251,7 +258,7 @@ pub(super) fn finish(
     keys: LoadedKeys,
     slices: &mut LoadedSlices,
     report: &mut ReplayReport,
-) -> (HashMap<u32, u32>, SeriesKeyCache) {
+) -> LiveSeries {
     let mut aliases = HashMap::default();
     let mut stray_count = 0;
     let all: Vec<_> = tenants.all().cloned().collect();
@@ -291,7 +298,7 @@ pub(super) fn finish(
             path.display()
         ));
     }
-    (aliases, loaded_keys.into_inner())
+    LiveSeries { aliases, series_keys: loaded_keys.into_inner() }
 }
 
 /// Returns a bitmap of the dead series of the index.

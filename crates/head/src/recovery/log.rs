@@ -32,20 +32,43 @@ use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
 use crate::texts::TextStore;
 
-/// State of the reader thread.
-pub(super) struct LogReplay<'a> {
-    pub(super) wal: &'a Recovery,
-    pub(super) series: &'a SeriesStore,
-    pub(super) positions: &'a Positions,
-    pub(super) tenants: RwLock<Tenants>,
+/// Series of the checkpoint, which the replay starts with.
+pub(super) struct KnownSeries {
+    pub(super) tenants: Tenants,
     /// Maps ids of series that left the head and returned under another id to the id in use.
-    pub(super) aliases: RwLock<HashMap<u32, u32>>,
+    pub(super) aliases: HashMap<u32, u32>,
     pub(super) series_keys: SeriesKeyCache,
+    /// Above all ids.
+    pub(super) next_id: u32,
+}
+
+/// Result of the replay.
+pub(super) struct ReplayedLog {
+    pub(super) tenants: Tenants,
+    pub(super) series_keys: SeriesKeyCache,
+    /// Above all ids of checkpoint and WAL.
     pub(super) next_id: u32,
     /// Number of series that the WAL created.
     pub(super) defined_count: u64,
     /// Set if some of them have reused ids.
     pub(super) has_reused: bool,
+    /// Set if the WAL may redefine series under other ids.
+    pub(super) has_aliases: bool,
+    /// Extent of each segment.
+    pub(super) ends: Vec<SegmentEnd>,
+}
+
+/// State of the reader thread.
+pub(super) struct LogReplay<'a> {
+    wal: &'a Recovery,
+    series: &'a SeriesStore,
+    positions: &'a Positions,
+    tenants: RwLock<Tenants>,
+    aliases: RwLock<HashMap<u32, u32>>,
+    series_keys: SeriesKeyCache,
+    next_id: u32,
+    defined_count: u64,
+    has_reused: bool,
     has_ceiling: bool,
     members: Vec<u32>,
 }
@@ -55,11 +78,9 @@ impl<'a> LogReplay<'a> {
         wal: &'a Recovery,
         series: &'a SeriesStore,
         positions: &'a Positions,
-        tenants: Tenants,
-        aliases: HashMap<u32, u32>,
-        series_keys: SeriesKeyCache,
-        next_id: u32,
+        known: KnownSeries,
     ) -> LogReplay<'a> {
+        let KnownSeries { tenants, aliases, series_keys, next_id } = known;
         LogReplay {
             wal,
             series,
@@ -75,13 +96,13 @@ impl<'a> LogReplay<'a> {
         }
     }
 
-    /// Appends all samples to memory; returns the extent of each segment.
+    /// Appends all samples to memory.
     pub(super) fn run(
-        &mut self,
+        mut self,
         texts: &TextStore,
         progress: &ReplayProgress,
         report: &mut ReplayReport,
-    ) -> Result<Vec<SegmentEnd>, HeadError> {
+    ) -> Result<ReplayedLog, HeadError> {
         let (tenants, aliases) = (std::mem::take(&mut self.tenants), std::mem::take(&mut self.aliases));
         let shared = Shared::new(self.series, self.positions, &tenants, &aliases);
         let (segments, buffers) = (self.wal.segments(), BlockBuffers::default());
@@ -96,13 +117,20 @@ impl<'a> LogReplay<'a> {
         report.samples_unknown = shared.unknown_count.into_inner();
         report.notes.extend(shared.notes.into_inner());
         self.next_id = self.next_id.max(shared.unknown_end.into_inner());
-        (self.tenants, self.aliases) = (tenants, aliases);
         if report.samples_unknown > 0 {
             let count = report.samples_unknown;
             report.notes.push(format!("WAL: {count} samples of unknown series are left out"));
         }
         self.series.store.write_all()?;
-        Ok(ends)
+        Ok(ReplayedLog {
+            tenants: tenants.into_inner(),
+            series_keys: self.series_keys,
+            next_id: self.next_id,
+            defined_count: self.defined_count,
+            has_reused: self.has_reused,
+            has_aliases: !aliases.into_inner().is_empty(),
+            ends,
+        })
     }
 
     fn read_segments(
