@@ -18,7 +18,7 @@ use chronolith_format::head::{sealed, series_file, slice, wal};
 
 use crate::blocks::catalogue::FILE_NAME as CATALOGUE_FILE;
 use crate::blocks::tenant::TENANTS_DIR;
-use crate::frame_copies::LogFormat;
+use crate::frame_log::copies::LogFormat;
 use crate::{graphite, metadata};
 
 /// Damage of a file.

@@ -21,8 +21,8 @@ use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 use chronolith_head::WriteError;
 use chronolith_model::{AnnotationLimits, TenantId};
 
-use crate::committed_log::{CommittedLog, FrameQueue};
-use crate::frame_copies::Findings;
+use crate::frame_log::copies::Findings;
+use crate::frame_log::{CommittedLog, FrameQueue};
 use crate::options::{OpenError, TsdbOptions};
 use log::{Entry, Frames};
 pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};

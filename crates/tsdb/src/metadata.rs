@@ -19,8 +19,8 @@ use chronolith_base::hash::{FixedState, HashSet};
 use chronolith_head::{SyncMode, WriteError};
 use chronolith_model::{MetadataEntry, StoreId};
 
-use crate::committed_log::{CommittedLog, FrameQueue};
-use crate::frame_copies::Findings;
+use crate::frame_log::copies::Findings;
+use crate::frame_log::{CommittedLog, FrameQueue};
 use crate::options::OpenError;
 use log::Frames;
 pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};

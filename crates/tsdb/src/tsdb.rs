@@ -34,7 +34,7 @@ use crate::changes::Writer;
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::{CatalogOwners, DatabaseStore};
 use crate::exemplars::{ExemplarStorage, ExemplarWindow};
-use crate::frame_copies::Findings;
+use crate::frame_log::copies::Findings;
 use crate::graphite::GraphiteLog;
 use crate::ingestion_rate::IngestionRates;
 use crate::maintenance::store_removal::forget_removed;

@@ -2,7 +2,7 @@
 //! appended to.
 //!
 //! Invariant: a frame has entries of one tenant.
-//! Not here: the choice between the copies (`frame_copies`), replacement after growth or a failure
+//! Not here: the choice between the copies (`frame_log::copies`), replacement after growth or a failure
 //! (`base::append_file`), the entries in memory (the parent), bytes (`format::graphite`).
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use chronolith_format::head::wal::FRAME_PAYLOAD_BYTES_MAX;
 use chronolith_model::TenantId;
 use chronolith_model::tenant::{ANNOTATION_FRAME_BYTES_MAX, META_TAG_RULES_MAX};
 
-use crate::frame_copies::{self, CopyHeader, Findings, LogFormat};
+use crate::frame_log::copies::{self, CopyHeader, Findings, LogFormat};
 use crate::options::OpenError;
 
 /// Name in the data directory.
@@ -129,7 +129,7 @@ pub(super) fn load(
     mut keep: impl FnMut(&TenantId, Entry),
 ) -> Result<(AppendFile, Frames), OpenError> {
     let paths = [dir.join(FILE_NAME), dir.join(MIRROR_NAME)];
-    let (file, frames) = frame_copies::load(env, &FORMAT, 0, paths, findings, |kind, payload| match kind {
+    let (file, frames) = copies::load(env, &FORMAT, 0, paths, findings, |kind, payload| match kind {
         KIND_EVENTS => keep_events(payload, &mut keep),
         KIND_META_TAGS => {
             let (tenant, rules) = decode_meta_tags(payload).map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::databases::DatabaseStore;
-use crate::frame_copies::Findings;
+use crate::frame_log::copies::Findings;
 use crate::graphite::GraphiteLog;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;

@@ -2,7 +2,7 @@
 //! to.
 //!
 //! Invariants: an acknowledged entry is in both copies, so damage to one of them loses nothing.
-//! Not here: the choice between the copies (`frame_copies`), replacement after growth or a failure
+//! Not here: the choice between the copies (`frame_log::copies`), replacement after growth or a failure
 //! (`base::append_file`), the entries in memory (the parent), bytes (`format::head::metadata`).
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use chronolith_format::parse_store_name;
 use chronolith_format::store_name;
 use chronolith_model::{MetadataEntry, StoreId};
 
-use crate::frame_copies::{self, CopyHeader, Findings, LogFormat};
+use crate::frame_log::copies::{self, CopyHeader, Findings, LogFormat};
 use crate::options::OpenError;
 
 /// Name in the data directory.
@@ -98,11 +98,10 @@ pub(super) fn load(
 ) -> Result<(AppendFile, Frames), OpenError> {
     let paths = [dir.join(FILE_NAME), dir.join(MIRROR_NAME)];
     let key = u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
-    let (file, frames) =
-        frame_copies::load(env, &FORMAT, key, paths, findings, |kind, payload| match kind {
-            KIND_ENTRIES => keep_entries(payload, &mut keep),
-            _ => Ok(()),
-        })?;
+    let (file, frames) = copies::load(env, &FORMAT, key, paths, findings, |kind, payload| match kind {
+        KIND_ENTRIES => keep_entries(payload, &mut keep),
+        _ => Ok(()),
+    })?;
     Ok((file, Frames { frames, payload: Vec::new() }))
 }
 

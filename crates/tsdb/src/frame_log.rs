@@ -3,7 +3,9 @@
 //!
 //! Invariants: a change is as durable as the sync mode promises once [`CommittedLog::wait`] has returned;
 //! after a failed write the next one replaces the file by all entries.
-//! Not here: the entries and their limits (`metadata`, `graphite`), reading of the file (`frame_copies`).
+//! Not here: the entries and their limits (`metadata`, `graphite`), reading of the file (`copies`).
+
+pub(crate) mod copies;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +13,7 @@ use chronolith_base::AppendFile;
 use chronolith_head::{SyncMode, WriteError};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::frame_copies::write_error;
+use copies::write_error;
 
 /// Entries in memory, and the frames of those that are not in the file yet.
 pub(crate) trait FrameQueue {
