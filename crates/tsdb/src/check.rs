@@ -78,8 +78,8 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     let mut report = CheckReport::default();
     env.disk.list(dir)?;
     check_wal(env, dir, &mut report);
-    report.metadata_entries = check_frame_log(env, dir, &METADATA_LOG, &mut report);
-    check_frame_log(env, dir, &GRAPHITE_LOG, &mut report);
+    report.metadata_entries = check_frame_log(env, dir, &metadata::FORMAT, &mut report);
+    check_frame_log(env, dir, &graphite::FORMAT, &mut report);
     check_tenants(env, dir, &mut report);
     check_catalogue(env, dir, &mut report);
     Ok(report)
@@ -268,34 +268,15 @@ fn map_if_there(env: &Env, path: &Path, report: &mut CheckReport) -> Option<Mapp
     env.disk.map(path).map_err(|error| report.damage(path, 0, error)).ok()
 }
 
-/// A frame log in two copies, and how its frames are verified.
-struct FrameLog {
-    names: [&'static str; 2],
-    format: &'static LogFormat,
-    /// Number of entries of a frame.
-    entry_count: fn(u8, &[u8]) -> Result<u64, DecodeError>,
-}
-
-const METADATA_LOG: FrameLog = FrameLog {
-    names: [metadata::FILE_NAME, metadata::MIRROR_NAME],
-    format: &metadata::FORMAT,
-    entry_count: metadata::frame_entry_count,
-};
-
-const GRAPHITE_LOG: FrameLog = FrameLog {
-    names: [graphite::FILE_NAME, graphite::MIRROR_NAME],
-    format: &graphite::FORMAT,
-    entry_count: graphite::frame_entry_count,
-};
-
-/// Verifies both copies; returns the number of entries in the first one, replaced ones included.
-fn check_frame_log(env: &Env, dir: &Path, log: &FrameLog, report: &mut CheckReport) -> u64 {
-    let paths = log.names.map(|name| dir.join(name));
-    let found = [0, 1].map(|idx: usize| check_frame_log_copy(env, &paths[idx], log, report));
+/// Verifies both copies of a frame log; returns the number of entries in the first one, replaced ones
+/// included.
+fn check_frame_log(env: &Env, dir: &Path, format: &LogFormat, report: &mut CheckReport) -> u64 {
+    let paths = format.names.map(|name| dir.join(name));
+    let found = [0, 1].map(|idx: usize| check_frame_log_copy(env, &paths[idx], format, report));
     check_missing_copy(env, &paths, found.iter().any(|copy| copy.is_mirrored), report);
     // A kill leaves at most one copy with an incomplete end.
     if found.iter().all(|copy| copy.has_cut_end) {
-        let content = log.format.content;
+        let content = format.content;
         let what = format!("both copies have an incomplete end: {content} written last may be lost");
         report.damage(&paths[0], 0, what);
     }
@@ -312,11 +293,16 @@ struct FrameLogCopy {
     entry_count: u64,
 }
 
-fn check_frame_log_copy(env: &Env, path: &Path, log: &FrameLog, report: &mut CheckReport) -> FrameLogCopy {
+fn check_frame_log_copy(
+    env: &Env,
+    path: &Path,
+    format: &LogFormat,
+    report: &mut CheckReport,
+) -> FrameLogCopy {
     let mut copy = FrameLogCopy::default();
     let Some(bytes) = map_if_there(env, path, report) else { return copy };
     report.bytes += bytes.len() as u64;
-    let header = match (log.format.decode_header)(&bytes) {
+    let header = match (format.decode_header)(&bytes) {
         Ok(header) => header,
         Err(error) => {
             report.decode_damage(path, &error);
@@ -324,10 +310,10 @@ fn check_frame_log_copy(env: &Env, path: &Path, log: &FrameLog, report: &mut Che
         }
     };
     copy.is_mirrored = header.is_mirrored;
-    let scan = wal::scan_segment_from(&bytes, header.key, log.format.header_bytes, 0);
+    let scan = wal::scan_segment_from(&bytes, header.key, format.header_bytes, 0);
     for frame in &scan.frames {
         let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
-        match (log.entry_count)(frame.header.kind, payload) {
+        match (format.entry_count)(frame.header.kind, payload) {
             Ok(count) => copy.entry_count += count,
             Err(error) => report.damage(path, frame.payload.start as u64, error),
         }
@@ -339,7 +325,7 @@ fn check_frame_log_copy(env: &Env, path: &Path, log: &FrameLog, report: &mut Che
         } else {
             copy.has_cut_end = true;
             let place = format!("{}: offset {}", path.display(), damage.offset);
-            let content = log.format.content;
+            let content = format.content;
             report.notes.push(format!("{place}: torn end of the {content}, {text} (never acknowledged)"));
         }
     }

@@ -16,16 +16,17 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_base::{Env, Rng};
+use chronolith_base::Env;
 use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 use chronolith_head::WriteError;
 use chronolith_model::{AnnotationLimits, TenantId};
 
-use crate::frame_log::copies::Findings;
-use crate::frame_log::{CommittedLog, FrameQueue};
+use crate::frame_log::copies::{Findings, LogFormat};
+use crate::frame_log::frames::LogFrames;
+use crate::frame_log::{FrameLog, LogEntries};
 use crate::options::{OpenError, TsdbOptions};
-use log::{Entry, Frames};
-pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};
+use log::Entry;
+pub(crate) use log::FORMAT;
 pub use tenant::EventTags;
 use tenant::TenantEntries;
 
@@ -67,21 +68,16 @@ pub struct GraphiteEvent {
 
 /// Events and rules of all tenants in memory, and their file.
 pub struct GraphiteLog {
-    log: CommittedLog<Kept>,
+    log: FrameLog<Kept>,
     dropped_count: AtomicU64,
 }
 
-/// Entries in memory, and frames that are not in the file yet.
+/// Entries in memory.
 struct Kept {
     tenants: BTreeMap<TenantId, TenantEntries>,
     text_bytes: usize,
     /// Limit of the texts of all tenants.
     text_bytes_max: usize,
-    pending: Frames,
-    /// Number of changes since the start.
-    change_count: u64,
-    /// Source of the key of a new file.
-    rng: Arc<Rng>,
 }
 
 impl Kept {
@@ -103,34 +99,15 @@ impl Kept {
     }
 }
 
-impl FrameQueue for Kept {
-    fn change_count(&self) -> u64 {
-        self.change_count
-    }
+impl LogEntries for Kept {
+    const FORMAT: &'static LogFormat = &log::FORMAT;
 
-    fn has_no_entries(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.tenants.is_empty()
     }
 
-    fn queued_bytes(&self) -> usize {
-        self.pending.len()
-    }
-
-    fn take_queued(&mut self) -> Vec<u8> {
-        self.pending.take()
-    }
-
-    fn whole_file(&mut self) -> Vec<u8> {
-        if self.pending.key() == 0 {
-            // There is no file yet: a start without one draws no random numbers.
-            let key = u128::from(self.rng.next_u64()) << 64 | u128::from(self.rng.next_u64());
-            self.pending = Frames::new(key);
-        }
-        self.pending = self.pending.restarted();
-        for (tenant, entries) in &self.tenants {
-            entries.put_all(tenant, &mut self.pending);
-        }
-        self.pending.take()
+    fn put_all(&mut self, frames: &mut LogFrames) {
+        self.tenants.iter().for_each(|(tenant, entries)| entries.put_all(tenant, frames));
     }
 }
 
@@ -169,20 +146,14 @@ impl GraphiteLog {
         options: &TsdbOptions,
         findings: &mut Findings<'_>,
     ) -> Result<GraphiteLog, OpenError> {
-        let mut kept = Kept {
-            tenants: BTreeMap::new(),
-            text_bytes: 0,
-            text_bytes_max: options.texts.annotation_bytes_max,
-            pending: Frames::new(0),
-            change_count: 0,
-            rng: env.rng.clone(),
+        let text_bytes_max = options.texts.annotation_bytes_max;
+        let kept = Kept { tenants: BTreeMap::new(), text_bytes: 0, text_bytes_max };
+        let load = |kept: &mut Kept, kind, payload: &[u8]| {
+            log::load(kind, payload, |tenant, entry| {
+                kept.apply(tenant, entry, &options.limits.of(tenant).annotations);
+            })
         };
-        let (file, pending) = log::load(env, &options.data_dir, findings, |tenant, entry| {
-            kept.apply(tenant, entry, &options.limits.of(tenant).annotations);
-        })?;
-        kept.pending = pending;
-        let log = CommittedLog::new(kept, file, options.sync);
-        log.repair("events", findings.notes);
+        let log = FrameLog::open(env, &options.data_dir, options.sync, kept, findings, load)?;
         Ok(GraphiteLog { log, dropped_count: AtomicU64::new(0) })
     }
 
@@ -197,20 +168,21 @@ impl GraphiteLog {
         event: GraphiteEvent,
     ) -> Result<u64, GraphiteLogError> {
         let GraphiteEvent { when_s, what, tags, data } = event;
-        let mut kept = self.log.change();
-        let id = kept.tenants.get(tenant).map_or(1, TenantEntries::next_id);
-        let event = StoredEvent { id, when_s, what, tags, data };
-        let event_bytes = tenant::event_bytes(&event);
-        let setting = "graphite.max-event-size";
-        check_limit("bytes of the event", event_bytes, limits.event_bytes_max, setting)?;
-        kept.check_room(event_bytes)?;
-        kept.pending.put_event(tenant, id + 1, &event);
-        kept.pending.end_frame();
-        let dropped_count = kept.apply(tenant, Entry::Event(event), limits);
-        self.dropped_count.fetch_add(dropped_count, Ordering::Relaxed);
-        kept.change_count += 1;
-        let change = kept.change_count;
-        drop(kept);
+        let add = |kept: &mut Kept, frames: &mut LogFrames| {
+            let id = kept.tenants.get(tenant).map_or(1, TenantEntries::next_id);
+            let event = StoredEvent { id, when_s, what, tags, data };
+            let event_bytes = tenant::event_bytes(&event);
+            let setting = "graphite.max-event-size";
+            check_limit("bytes of the event", event_bytes, limits.event_bytes_max, setting)?;
+            kept.check_room(event_bytes)?;
+            log::put(frames, tenant, id + 1, &event);
+            frames.end_frame();
+            let dropped_count = kept.apply(tenant, Entry::Event(event), limits);
+            self.dropped_count.fetch_add(dropped_count, Ordering::Relaxed);
+            Ok::<u64, GraphiteLogError>(id)
+        };
+        let (added, change) = self.log.change(add);
+        let id = added?;
         self.log.wait(change)?;
         Ok(id)
     }
@@ -223,7 +195,7 @@ impl GraphiteLog {
         range_s: RangeInclusive<i64>,
         tags: EventTags<'_>,
     ) -> Vec<StoredEvent> {
-        let kept = self.log.read();
+        let kept = self.log.entries();
         kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.events(range_s, tags))
     }
 
@@ -235,20 +207,20 @@ impl GraphiteLog {
         range_s: RangeInclusive<i64>,
         tags: EventTags<'_>,
     ) -> Vec<i64> {
-        let kept = self.log.read();
+        let kept = self.log.entries();
         kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.event_times(range_s, tags))
     }
 
     /// Returns one event.
     #[must_use]
     pub fn event(&self, tenant: &TenantId, id: u64) -> Option<StoredEvent> {
-        self.log.read().tenants.get(tenant)?.event(id).cloned()
+        self.log.entries().tenants.get(tenant)?.event(id).cloned()
     }
 
     /// Returns the rules of a tenant, in order.
     #[must_use]
     pub fn meta_tags(&self, tenant: &TenantId) -> Arc<[StoredMetaTags]> {
-        let kept = self.log.read();
+        let kept = self.log.entries();
         kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone())
     }
 
@@ -263,17 +235,19 @@ impl GraphiteLog {
         limits: &AnnotationLimits,
         change: impl FnOnce(&mut Vec<StoredMetaTags>) -> T,
     ) -> Result<T, GraphiteLogError> {
-        let mut kept = self.log.change();
-        let before = kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone());
-        let mut rules = before.to_vec();
-        let result = change(&mut rules);
-        check_rules(&before, &rules, limits)?;
-        kept.check_room(bytes_of_rules(&rules).saturating_sub(bytes_of_rules(&before)))?;
-        kept.pending.put_meta_tags(tenant, &rules);
-        kept.apply(tenant, Entry::MetaTags(rules), limits);
-        kept.change_count += 1;
-        let change = kept.change_count;
-        drop(kept);
+        let replace = |kept: &mut Kept, frames: &mut LogFrames| {
+            let before =
+                kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone());
+            let mut rules = before.to_vec();
+            let result = change(&mut rules);
+            check_rules(&before, &rules, limits)?;
+            kept.check_room(bytes_of_rules(&rules).saturating_sub(bytes_of_rules(&before)))?;
+            log::put_rules(frames, tenant, &rules);
+            kept.apply(tenant, Entry::MetaTags(rules), limits);
+            Ok::<T, GraphiteLogError>(result)
+        };
+        let (replaced, change) = self.log.change(replace);
+        let result = replaced?;
         self.log.wait(change)?;
         Ok(result)
     }
@@ -281,27 +255,25 @@ impl GraphiteLog {
     /// Syncs written frames. Cheap if there is nothing to do.
     ///
     /// # Errors
-    /// As [`CommittedLog::sync`].
+    /// As [`FrameLog::sync`].
     pub(crate) fn sync(&self) -> Result<(), WriteError> {
         self.log.sync()
     }
 
     /// Returns a file with the entries of `tenants`; `None` if there is none.
     pub(crate) fn file_of(&self, tenants: &[TenantId]) -> Option<Vec<u8>> {
-        let kept = self.log.read();
-        let mut frames = kept.pending.restarted();
-        let header_len = frames.len();
-        for tenant in tenants {
-            if let Some(entries) = kept.tenants.get(tenant) {
-                entries.put_all(tenant, &mut frames);
+        self.log.file_with(|kept, frames| {
+            for tenant in tenants {
+                if let Some(entries) = kept.tenants.get(tenant) {
+                    entries.put_all(tenant, frames);
+                }
             }
-        }
-        (frames.len() > header_len).then(|| frames.take())
+        })
     }
 
     /// Returns the approximate bytes on the heap, and the number of events and rules.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
-        let kept = self.log.read();
+        let kept = self.log.entries();
         let entry_bytes = size_of::<StoredEvent>() + size_of::<((i64, u64), u64)>();
         let count: usize = kept.tenants.values().map(TenantEntries::len).sum();
         ((kept.text_bytes + count * entry_bytes) as u64, count as u64)
@@ -314,12 +286,12 @@ impl GraphiteLog {
 
     /// Returns the number of events of `tenant`.
     pub(crate) fn event_count_of(&self, tenant: &TenantId) -> u64 {
-        self.log.read().tenants.get(tenant).map_or(0, |entries| entries.event_count() as u64)
+        self.log.entries().tenants.get(tenant).map_or(0, |entries| entries.event_count() as u64)
     }
 
     /// Returns the number of events of all tenants.
     pub(crate) fn event_count(&self) -> u64 {
-        self.log.read().tenants.values().map(|entries| entries.event_count() as u64).sum()
+        self.log.entries().tenants.values().map(|entries| entries.event_count() as u64).sum()
     }
 }
 

@@ -19,11 +19,11 @@ use chronolith_base::hash::{FixedState, HashSet};
 use chronolith_head::{SyncMode, WriteError};
 use chronolith_model::{MetadataEntry, StoreId};
 
-use crate::frame_log::copies::Findings;
-use crate::frame_log::{CommittedLog, FrameQueue};
+use crate::frame_log::copies::{Findings, LogFormat};
+use crate::frame_log::frames::LogFrames;
+use crate::frame_log::{FrameLog, LogEntries};
 use crate::options::OpenError;
-use log::Frames;
-pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};
+pub(crate) use log::FORMAT;
 
 /// Metrics of one tenant with metadata.
 pub(crate) const METRICS_PER_TENANT_MAX: usize = 100_000;
@@ -39,7 +39,7 @@ pub(crate) const TEXT_BYTES_MAX: usize = 256 << 20;
 
 /// Metadata of all tenants in memory, and its file.
 pub(crate) struct MetadataStore {
-    log: CommittedLog<Kept>,
+    log: FrameLog<Kept>,
     refused_count: AtomicU64,
 }
 
@@ -48,13 +48,10 @@ pub(crate) struct MetadataStore {
 #[must_use = "nothing is durable before `MetadataStore::wait`"]
 pub(crate) struct Change(u64);
 
-/// Entries in memory, and frames that are not in the file yet.
+/// Entries in memory.
 struct Kept {
     tenants: BTreeMap<StoreId, TenantMetadata>,
     text_bytes: usize,
-    pending: Frames,
-    /// Number of changes since the start.
-    change_count: u64,
     /// Seeded per process, so that no sender can choose texts that collide.
     hasher: FixedState,
 }
@@ -132,16 +129,15 @@ impl TenantMetadata {
     }
 
     /// Puts all entries into frames.
-    fn put_all(&self, store: &StoreId, frames: &mut Frames) {
-        self.metrics.values().for_each(|entries| frames.put(store, entries.iter().rev()));
+    fn put_all(&self, store: &StoreId, frames: &mut LogFrames) {
+        self.metrics.values().for_each(|entries| log::put(frames, store, entries.iter().rev()));
         frames.end_frame();
     }
 }
 
 impl Kept {
-    fn new(seed: u64, pending: Frames) -> Kept {
-        let hasher = FixedState::with_seed(seed);
-        Kept { tenants: BTreeMap::new(), text_bytes: 0, pending, change_count: 0, hasher }
+    fn new(seed: u64) -> Kept {
+        Kept { tenants: BTreeMap::new(), text_bytes: 0, hasher: FixedState::with_seed(seed) }
     }
 
     fn keep(&mut self, store: &StoreId, entry: &MetadataEntry) -> Fate {
@@ -159,48 +155,35 @@ impl Kept {
     }
 
     /// Queues frames with all entries of `metrics`.
-    fn queue(&mut self, store: &StoreId, metrics: &BTreeSet<String>) {
+    fn queue(&mut self, store: &StoreId, metrics: &BTreeSet<String>, frames: &mut LogFrames) {
         let Some(kept) = self.tenants.get_mut(store) else { return };
         for metric in metrics {
             kept.moved.remove(metric);
-            self.pending.put(store, kept.oldest_first(metric));
+            log::put(frames, store, kept.oldest_first(metric));
         }
-        self.pending.end_frame();
-        self.change_count += 1;
+        frames.end_frame();
     }
 
     /// Queues frames with the metrics whose entries moved.
-    fn queue_moved(&mut self) {
+    fn queue_moved(&mut self, frames: &mut LogFrames) {
         let moved = self.tenants.iter_mut().map(|(t, kept)| (t.clone(), std::mem::take(&mut kept.moved)));
         let moved: Vec<_> = moved.filter(|(_, metrics)| !metrics.is_empty()).collect();
-        moved.iter().for_each(|(tenant, metrics)| self.queue(tenant, metrics));
+        moved.iter().for_each(|(tenant, metrics)| self.queue(tenant, metrics, frames));
     }
 }
 
-impl FrameQueue for Kept {
-    fn change_count(&self) -> u64 {
-        self.change_count
-    }
+impl LogEntries for Kept {
+    const FORMAT: &'static LogFormat = &log::FORMAT;
 
-    fn has_no_entries(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.tenants.is_empty()
     }
 
-    fn queued_bytes(&self) -> usize {
-        self.pending.len()
-    }
-
-    fn take_queued(&mut self) -> Vec<u8> {
-        self.pending.take()
-    }
-
-    fn whole_file(&mut self) -> Vec<u8> {
-        self.pending = self.pending.restarted();
+    fn put_all(&mut self, frames: &mut LogFrames) {
         for (tenant, kept) in &mut self.tenants {
             kept.moved.clear();
-            kept.put_all(tenant, &mut self.pending);
+            kept.put_all(tenant, frames);
         }
-        self.pending.take()
     }
 }
 
@@ -215,15 +198,14 @@ impl MetadataStore {
         sync: SyncMode,
         findings: &mut Findings<'_>,
     ) -> Result<MetadataStore, OpenError> {
-        let seed = env.rng.next_u64();
-        let mut kept = Kept::new(seed, Frames::new(0));
-        let (file, pending) = log::load(env, data_dir, findings, |tenant, entry| {
-            kept.keep(tenant, entry);
+        let kept = Kept::new(env.rng.next_u64());
+        let log = FrameLog::open(env, data_dir, sync, kept, findings, |kept, kind, payload| {
+            log::load(kind, payload, |tenant, entry| {
+                kept.keep(tenant, entry);
+            })
         })?;
-        kept.pending = pending;
-        kept.tenants.values_mut().for_each(|tenant| tenant.moved.clear());
-        let log = CommittedLog::new(kept, file, sync);
-        log.repair("metadata", findings.notes);
+        // The file has the entries in their order.
+        log.change(|kept, _| kept.tenants.values_mut().for_each(|tenant| tenant.moved.clear()));
         Ok(MetadataStore { log, refused_count: AtomicU64::new(0) })
     }
 
@@ -232,36 +214,33 @@ impl MetadataStore {
         if entries.is_empty() {
             return Change(0);
         }
-        {
-            let kept = self.log.read();
-            if kept.knows(store, entries) {
-                // Another thread may still be writing the entries.
-                return Change(kept.change_count);
-            }
+        if let Some(change) = self.log.last_change_if(|kept| kept.knows(store, entries)) {
+            return Change(change);
         }
-        let mut kept = self.log.change();
-        let mut changed = BTreeSet::new();
-        for entry in entries {
-            match kept.keep(store, entry) {
-                Fate::Known => {}
-                Fate::Moved => {
-                    let store = kept.tenants.get_mut(store);
-                    store.map(|store| store.moved.insert(entry.metric.clone()));
+        let queue = |kept: &mut Kept, frames: &mut LogFrames| {
+            let mut changed = BTreeSet::new();
+            for entry in entries {
+                match kept.keep(store, entry) {
+                    Fate::Known => {}
+                    Fate::Moved => {
+                        let store = kept.tenants.get_mut(store);
+                        store.map(|store| store.moved.insert(entry.metric.clone()));
+                    }
+                    Fate::Added => drop(changed.insert(entry.metric.clone())),
+                    Fate::Refused => drop(self.refused_count.fetch_add(1, Ordering::Relaxed)),
                 }
-                Fate::Added => drop(changed.insert(entry.metric.clone())),
-                Fate::Refused => drop(self.refused_count.fetch_add(1, Ordering::Relaxed)),
             }
-        }
-        if !changed.is_empty() {
-            kept.queue(store, &changed);
-        }
-        Change(kept.change_count)
+            if !changed.is_empty() {
+                kept.queue(store, &changed, frames);
+            }
+        };
+        Change(self.log.change(queue).1)
     }
 
     /// Returns once `change` is as durable as the sync mode promises.
     ///
     /// # Errors
-    /// As [`CommittedLog::wait`].
+    /// As [`FrameLog::wait`].
     pub(crate) fn wait(&self, change: Change) -> Result<(), WriteError> {
         self.log.wait(change.0)
     }
@@ -279,12 +258,8 @@ impl MetadataStore {
     /// # Errors
     /// As [`MetadataStore::wait`].
     pub(crate) fn write_order(&self) -> Result<(), WriteError> {
-        let change = {
-            let mut kept = self.log.change();
-            kept.queue_moved();
-            Change(kept.change_count)
-        };
-        self.wait(change)
+        let ((), change) = self.log.change(Kept::queue_moved);
+        self.log.wait(change)
     }
 
     /// Brings the file up to date, whatever the sync mode.
@@ -298,20 +273,18 @@ impl MetadataStore {
 
     /// Returns a file with the entries of `stores`; `None` if there is none.
     pub(crate) fn file_of(&self, stores: &[StoreId]) -> Option<Vec<u8>> {
-        let kept = self.log.read();
-        let mut frames = kept.pending.restarted();
-        let header_len = frames.len();
-        for store in stores {
-            if let Some(metadata) = kept.tenants.get(store) {
-                metadata.put_all(store, &mut frames);
+        self.log.file_with(|kept, frames| {
+            for store in stores {
+                if let Some(metadata) = kept.tenants.get(store) {
+                    metadata.put_all(store, frames);
+                }
             }
-        }
-        (frames.len() > header_len).then(|| frames.take())
+        })
     }
 
     /// Returns the approximate bytes on the heap, and the number of metrics.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
-        let kept = self.log.read();
+        let kept = self.log.entries();
         let one = |tenant: &TenantMetadata| {
             let entry_bytes = size_of::<(String, Vec<MetadataEntry>, u64)>() + size_of::<MetadataEntry>();
             (tenant.text_bytes + tenant.metrics.len() * entry_bytes) as u64
@@ -322,7 +295,7 @@ impl MetadataStore {
 
     /// Returns the number of metrics of `store` with metadata.
     pub(crate) fn metric_count(&self, store: &StoreId) -> u64 {
-        self.log.read().tenants.get(store).map_or(0, |store| store.metrics.len() as u64)
+        self.log.entries().tenants.get(store).map_or(0, |store| store.metrics.len() as u64)
     }
 
     /// Returns the number of refused entries, repetitions included.
@@ -332,7 +305,7 @@ impl MetadataStore {
 
     /// Returns the entries of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
     pub(crate) fn list(&self, store: &StoreId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
-        let kept = self.log.read();
+        let kept = self.log.entries();
         let Some(TenantMetadata { metrics, .. }) = kept.tenants.get(store) else { return Vec::new() };
         let shown = if limit == 0 { usize::MAX } else { limit };
         match metric {

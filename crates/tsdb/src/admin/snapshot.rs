@@ -21,10 +21,9 @@ use super::error::AdminError;
 use crate::blocks::tenant::{TENANTS_DIR, tenant_dir};
 use crate::databases::FILE_NAMES as DATABASES_FILES;
 use crate::encoding::SeriesEncoder;
-use crate::graphite::{FILE_NAME as GRAPHITE_FILE, MIRROR_NAME as GRAPHITE_MIRROR};
-use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
 use crate::storage::Storage;
 use crate::window::BlockRanges;
+use crate::{graphite, metadata};
 
 /// Directory below the data directory with one directory per snapshot.
 const SNAPSHOTS_DIR: &str = "snapshots";
@@ -89,12 +88,12 @@ impl<'a> SnapshotWriter<'a> {
             self.write_tenant(&store, &tenant_dir(&tmp, &store), head)?;
         }
         if let Some(bytes) = self.storage.metadata().file_of(stores) {
-            for name in [METADATA_FILE, METADATA_MIRROR] {
+            for name in metadata::FORMAT.names {
                 disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
             }
         }
         if let Some(bytes) = self.storage.graphite().file_of(&tenants) {
-            for name in [GRAPHITE_FILE, GRAPHITE_MIRROR] {
+            for name in graphite::FORMAT.names {
                 disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
             }
         }

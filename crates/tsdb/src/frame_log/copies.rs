@@ -25,12 +25,24 @@ pub(crate) struct CopyHeader {
 
 /// Format of a frame log.
 pub(crate) struct LogFormat {
-    /// Content, for messages to operators.
+    /// Content, for messages to operators about damage.
     pub(crate) content: &'static str,
+    /// Entries, for a message to operators about a failed repair.
+    pub(crate) entries: &'static str,
+    /// Names of the two copies in the data directory.
+    pub(crate) names: [&'static str; 2],
     pub(crate) header_bytes: usize,
     /// Field of [`DecodeError::Invalid`] that names a later version.
     pub(crate) version_field: &'static str,
     pub(crate) decode_header: fn(&[u8]) -> Result<CopyHeader, DecodeError>,
+    /// Returns the header of a new file by its key.
+    pub(crate) encode_header: fn(u128) -> Vec<u8>,
+    /// Kind of the frames with entries.
+    pub(crate) entry_kind: u8,
+    /// Number of entries of a frame of any kind, all of which are read.
+    pub(crate) entry_count: fn(u8, &[u8]) -> Result<u64, DecodeError>,
+    /// True if each start draws the key of a new file, false if only a write without a file does.
+    pub(crate) draws_key_at_open: bool,
 }
 
 /// Damage that a start found, as texts for operators.
@@ -47,7 +59,7 @@ pub(crate) struct Findings<'a> {
 ///
 /// # Errors
 /// [`OpenError`] if it cannot be read or is of a later version.
-pub(crate) fn load(
+pub(super) fn load(
     env: &Env,
     format: &LogFormat,
     fresh_key: u128,
@@ -87,7 +99,7 @@ pub(crate) fn load(
 }
 
 /// Returns the error of a write to `file`, which is replaced by the next one.
-pub(crate) fn write_error(file: &AppendFile, error: &io::Error) -> WriteError {
+pub(super) fn write_error(file: &AppendFile, error: &io::Error) -> WriteError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::Wal(WalError::DiskFull),
         _ if is_short_of_files(error) => WriteError::NoFileDescriptor,

@@ -12,7 +12,8 @@ use chronolith_base::hash::HashMap;
 use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 use chronolith_model::{AnnotationLimits, TenantId};
 
-use super::log::{Entry, Frames};
+use super::log::{self, Entry};
+use crate::frame_log::frames::LogFrames;
 
 /// Selection of events by their tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,14 +168,14 @@ impl TenantEntries {
     }
 
     /// Puts all entries into frames.
-    pub(super) fn put_all(&self, tenant: &TenantId, frames: &mut Frames) {
+    pub(super) fn put_all(&self, tenant: &TenantId, frames: &mut LogFrames) {
         if self.next_id > 1 {
-            frames.put_next_id(tenant, self.next_id);
+            log::put_next_id(frames, tenant, self.next_id);
         }
-        self.events.values().for_each(|event| frames.put_event(tenant, self.next_id, event));
+        self.events.values().for_each(|event| log::put(frames, tenant, self.next_id, event));
         frames.end_frame();
         if !self.rules.is_empty() {
-            frames.put_meta_tags(tenant, &self.rules);
+            log::put_rules(frames, tenant, &self.rules);
         }
     }
 }

@@ -100,7 +100,7 @@ fn acknowledged_changes_survive_a_power_cut() {
     // Ids continue, also after the file was written as a whole.
     assert_eq!(log.add_event(&tenant(), &LIMITS, event(7, "")).expect("stored"), 3);
     let bytes = log.file_of(&[tenant()]).expect("entries");
-    for name in [FILE_NAME, MIRROR_NAME] {
+    for name in FORMAT.names {
         fixture.disk.write_atomic(&Path::new(DIR).join(name), &bytes).expect("written");
     }
     let log = fixture.whole();
@@ -114,7 +114,7 @@ fn a_damaged_copy_is_replaced() {
     let log = fixture.whole();
     log.add_event(&tenant(), &LIMITS, event(5, "a")).expect("stored");
     drop(log);
-    let path = Path::new(DIR).join(FILE_NAME);
+    let path = Path::new(DIR).join(FORMAT.names[0]);
     let mut bytes = fixture.disk.read(&path).expect("read");
     bytes[40] ^= 1;
     fixture.disk.write_atomic(&path, &bytes).expect("written");
@@ -131,7 +131,7 @@ fn a_later_version_is_refused() {
     let log = fixture.whole();
     log.add_event(&tenant(), &LIMITS, event(5, "a")).expect("stored");
     drop(log);
-    for name in [FILE_NAME, MIRROR_NAME] {
+    for name in FORMAT.names {
         let path = Path::new(DIR).join(name);
         let mut bytes = fixture.disk.read(&path).expect("read");
         bytes[4] = 2;

@@ -78,9 +78,9 @@ fn what_is_known_changes_nothing() {
     // An entry that comes back is the newest; the file hears of it later.
     assert_eq!(store.keep(&tenant, std::slice::from_ref(&one)), first);
     assert_eq!(store.list(&tenant, None, 0), [one, two]);
-    assert_eq!(store.log.read().tenants[&tenant].moved.len(), 1);
+    assert_eq!(store.log.entries().tenants[&tenant].moved.len(), 1);
     store.write_order().expect("stored");
-    assert!(store.log.read().tenants[&tenant].moved.is_empty());
+    assert!(store.log.entries().tenants[&tenant].moved.is_empty());
     // The same entry of another tenant is not known.
     let other = StoreId::from(TenantId::new("other").expect("a name"));
     assert_ne!(store.keep(&other, &[entry("m", "one")]), first);
