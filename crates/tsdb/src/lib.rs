@@ -28,7 +28,6 @@ mod metric_disk;
 mod options;
 mod query;
 mod schema_retention;
-mod stats;
 mod storage;
 mod tenant_usage;
 mod tsdb;
@@ -71,6 +70,8 @@ pub use options::{
 };
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;
-pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
 pub use tenant_usage::{LimitUse, TenantSize};
-pub use tsdb::{Applied, BucketJobs, Databases, Settings, Tsdb, TsdbReader, TsdbStatistics, WalJobs};
+pub use tsdb::{
+    Applied, BucketJobs, Databases, MaintenanceStats, ReplayStats, Settings, Tsdb, TsdbReader,
+    TsdbStatistics, TsdbStats, WalJobs,
+};

@@ -10,7 +10,6 @@ use chronolith_model::{StoreId, TenantId};
 
 use crate::ingestion_rate::IngestionRates;
 use crate::metadata::METRICS_PER_TENANT_MAX;
-use crate::stats;
 use crate::storage::Storage;
 
 /// Sizes of one tenant in the head.
@@ -35,10 +34,22 @@ pub struct LimitUse {
     pub limit: Option<u64>,
 }
 
+/// Returns the tenants with data, sorted.
+pub(crate) fn tenants(storage: &Storage) -> Vec<TenantId> {
+    let mut stores = storage.head().statistics().tenants();
+    let with_blocks = storage.blocks().all().into_iter().filter(|(_, blocks)| blocks.totals().count > 0);
+    stores.extend(with_blocks.map(|(tenant, _)| tenant));
+    let mut all: Vec<TenantId> = stores.iter().filter_map(StoreId::tenant).cloned().collect();
+    all.extend(storage.databases().catalog().tenants.keys().cloned());
+    all.sort();
+    all.dedup();
+    all
+}
+
 /// Returns the sizes of all tenants with data. Cost: visits each tenant and store.
 pub(crate) fn sizes(storage: &Storage) -> BTreeMap<TenantId, TenantSize> {
     let mut sizes: BTreeMap<TenantId, TenantSize> = BTreeMap::new();
-    for tenant in stats::tenants(storage) {
+    for tenant in tenants(storage) {
         sizes.entry(tenant).or_default();
     }
     let catalog = storage.databases().catalog();

@@ -10,6 +10,7 @@ mod databases;
 mod reader;
 mod settings;
 mod statistics;
+mod stats;
 mod wal_jobs;
 
 use std::sync::Arc;
@@ -43,7 +44,6 @@ use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::fields::BlockFields;
 use crate::query::lookback::bounded;
-use crate::stats::{StartReport, StatsSources};
 use crate::storage::{SideStores, Storage};
 use crate::upload::Uploads;
 pub use bucket_jobs::BucketJobs;
@@ -51,6 +51,8 @@ pub use databases::Databases;
 pub use reader::TsdbReader;
 pub use settings::Settings;
 pub use statistics::TsdbStatistics;
+pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
+use stats::{StartReport, StatsSources};
 pub use wal_jobs::WalJobs;
 
 /// A batch that is visible and may not be durable yet, see [`Tsdb::apply`].
@@ -103,8 +105,8 @@ impl Tsdb {
         Tsdb::open_with_bucket(env, options, progress, None)
     }
 
-    /// As [`Tsdb::open`]. Blocks are uploaded to `bucket` by [`BucketJobs::upload_blocks`], and queries read those
-    /// that only it has.
+    /// As [`Tsdb::open`]. Blocks are uploaded to `bucket` by [`BucketJobs::upload_blocks`], and queries read
+    /// those that only it has.
     ///
     /// # Errors
     /// [`OpenError`].

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use chronolith_head::{Cardinality, TenantStats};
 use chronolith_model::{KIND_LABEL, METRIC_NAME, QueryError, ReadContext, StoreId, TenantId};
 
+use super::stats::{self, StatsSources, TsdbStats};
 use crate::block_list::{self, BlockList};
 use crate::ingestion_rate::IngestionRates;
 use crate::memory::{self, TsdbMemory};
 use crate::metric_disk::{self, MetricDiskBytes, MetricFilter};
-use crate::stats::{self, StatsSources, TsdbStats};
 use crate::tenant_usage::{self, LimitUse, TenantSize};
 
 /// Statistics of the database, see [`crate::Tsdb::statistics`].
@@ -50,7 +50,7 @@ impl TsdbStatistics<'_> {
     /// Returns the tenants with data, sorted.
     #[must_use]
     pub fn tenants(&self) -> Vec<TenantId> {
-        stats::tenants(self.sources.storage)
+        tenant_usage::tenants(self.sources.storage)
     }
 
     /// Returns the sizes of all tenants with data. Cost: visits each tenant and store.

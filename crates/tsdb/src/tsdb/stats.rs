@@ -3,7 +3,6 @@
 //! Not here: metrics of the server (`server::metrics`).
 
 use chronolith_head::HeadStats;
-use chronolith_model::{StoreId, TenantId};
 
 use crate::admin::AdminCounters;
 use crate::bucket_maintenance::BucketMaintenance;
@@ -11,6 +10,7 @@ use crate::exemplars::ExemplarStorage;
 use crate::maintenance::{JobKind, JobStats, Maintenance};
 use crate::metric::Metric;
 use crate::storage::Storage;
+use crate::tenant_usage;
 
 /// Statistics of the database, for `/metrics`, `/api/v1/status/tsdb` and the start page.
 #[derive(Debug, Clone, Default)]
@@ -65,33 +65,33 @@ impl TsdbStats {
 
 /// Findings of a start.
 #[derive(Default)]
-pub(crate) struct StartReport {
+pub(super) struct StartReport {
     /// Damage and missing files, for operators.
-    pub(crate) notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     /// Damaged files that a second copy or the WAL replaced.
-    pub(crate) repaired_count: u64,
-    pub(crate) replay_ms: u64,
+    pub(super) repaired_count: u64,
+    pub(super) replay_ms: u64,
 }
 
 /// Parts of the database with statistics.
-pub(crate) struct StatsSources<'a> {
-    pub(crate) storage: &'a Storage,
-    pub(crate) maintenance: &'a Maintenance,
-    pub(crate) bucket_maintenance: &'a BucketMaintenance,
-    pub(crate) admin: &'a AdminCounters,
-    pub(crate) exemplars: &'a ExemplarStorage,
-    pub(crate) start: &'a StartReport,
+pub(super) struct StatsSources<'a> {
+    pub(super) storage: &'a Storage,
+    pub(super) maintenance: &'a Maintenance,
+    pub(super) bucket_maintenance: &'a BucketMaintenance,
+    pub(super) admin: &'a AdminCounters,
+    pub(super) exemplars: &'a ExemplarStorage,
+    pub(super) start: &'a StartReport,
 }
 
 /// Returns the statistics of all parts. Walks the head.
-pub(crate) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
+pub(super) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
     let storage = sources.storage;
     let counters = sources.maintenance.counters();
     let head = storage.head().statistics().stats();
     let blocks = storage.blocks().totals();
     let notes = sources.start.notes.iter().chain(&head.sealed_damages).cloned();
     TsdbStats {
-        tenants: tenants(storage).len() as u64,
+        tenants: tenant_usage::tenants(storage).len() as u64,
         blocks: blocks.count,
         block_bytes: blocks.bytes,
         disk_free_bytes: storage.env().disk.free_bytes(&storage.options().data_dir),
@@ -108,18 +108,6 @@ pub(crate) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
         metrics: metrics(sources, &head),
         head,
     }
-}
-
-/// Returns the tenants with data, sorted.
-pub(crate) fn tenants(storage: &Storage) -> Vec<TenantId> {
-    let mut stores = storage.head().statistics().tenants();
-    let with_blocks = storage.blocks().all().into_iter().filter(|(_, blocks)| blocks.totals().count > 0);
-    stores.extend(with_blocks.map(|(tenant, _)| tenant));
-    let mut all: Vec<TenantId> = stores.iter().filter_map(StoreId::tenant).cloned().collect();
-    all.extend(storage.databases().catalog().tenants.keys().cloned());
-    all.sort();
-    all.dedup();
-    all
 }
 
 /// Memory of the head, its limit, and the share of a tenant.
