@@ -4,7 +4,8 @@
 //! order in which their blocks left the list.
 //! Not here: the decision which blocks leave the list (`retention`, `compaction`).
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 
 /// Runs block removal jobs.
 pub(super) struct BlockRemovalJobs;

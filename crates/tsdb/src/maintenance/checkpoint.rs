@@ -3,7 +3,8 @@
 //! Invariants: the size that makes a checkpoint due counts WAL segments only, not the checkpoint itself.
 //! Not here: the checkpoint that is written continuously (`head::checkpoint`).
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 use crate::storage::Storage;
 
 /// Runs checkpoint jobs.

@@ -19,7 +19,8 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_model::time::TIME_MIN_MS;
 use chronolith_model::{StoreId, TimeRange};
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 use crate::blocks::tenant::TenantBlocks;
 use crate::bucket::upload_state::BlockPlace;
 use crate::storage::Storage;

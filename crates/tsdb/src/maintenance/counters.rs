@@ -3,7 +3,7 @@
 //! Invariants: written by the thread that runs jobs, read by any thread without a lock.
 //! Not here: names and help texts of metrics (`stats`).
 
-use super::job::JobKind;
+use super::job_kind::JobKind;
 use crate::metric::MetricValue;
 
 /// Statistics of maintenance since the start.

@@ -8,7 +8,8 @@ use chronolith_model::StoreId;
 
 use super::compaction::rewrite::Rewrite;
 use super::compaction::{next_with_deletions, run_step};
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 
 /// Runs deletion jobs.
 pub(super) struct DeletionJobs;

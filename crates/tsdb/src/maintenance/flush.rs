@@ -12,7 +12,8 @@ use chronolith_head::WindowStat;
 use chronolith_model::TimeRange;
 
 use super::counters::FlushCounters;
-use super::job::{Found, Job, JobContext, JobKey, JobKind, JobRunner, Outcome};
+use super::job::{Found, Job, JobContext, JobKey, JobRunner, Outcome};
+use super::job_kind::JobKind;
 use crate::storage::Storage;
 use plan::{FlushPlan, FlushPlanner, FlushRules, Waiting};
 use resting::RestingWindows;

@@ -15,7 +15,8 @@ use chronolith_model::StoreId;
 
 use super::flush::plan::block_ranges_of;
 use super::flush::writer::{FlushError, FlushWriter};
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 
 /// The idle series of a tenant are flushed if they are at least one in this many of its series.
 const IDLE_PART_MIN: usize = 20;

@@ -12,7 +12,8 @@ use chronolith_block::{BlockEntry, BlockError};
 use chronolith_format::store_name;
 use chronolith_model::StoreId;
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 use crate::blocks::tenant::TenantBlocks;
 use crate::storage::Storage;
 use crate::upload::groups::{BlockGroup, groups_of};

@@ -4,7 +4,8 @@
 //! this job.
 //! Not here: the file (`crate::metadata`).
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 
 /// Runs metadata jobs.
 pub(super) struct MetadataJobs;

@@ -19,7 +19,8 @@ use chronolith_format::store_name;
 use chronolith_model::StoreId;
 
 use super::counters::RetentionCounters;
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 use crate::schema_retention::SchemaRetentions;
 use crate::storage::Storage;
 use by_schema::expired_by_schema;

@@ -14,7 +14,8 @@ use chronolith_model::StoreId;
 use chronolith_model::rollup::RollupRules;
 
 use super::compaction::pace::{RewritePace, Urgency};
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 use crate::blocks::tenant::TenantBlocks;
 use crate::storage::Storage;
 

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use chronolith_base::hash::HashMap;
 use chronolith_model::StoreId;
 
-use super::job::{Found, Job, JobKey, JobKind, Outcome};
+use super::job::{Found, Job, JobKey, Outcome};
+use super::job_kind::JobKind;
 
 /// Pause before the first retry; each further one doubles it.
 const RETRY_PAUSE_MIN_MS: i64 = 10_000;

@@ -19,7 +19,8 @@ use chronolith_format::store_name;
 use chronolith_model::StoreId;
 use parking_lot::Mutex;
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 use crate::blocks::BlockStore;
 use crate::blocks::tenant::TenantBlocks;
 

@@ -7,7 +7,8 @@
 use chronolith_format::store_name;
 use chronolith_model::StoreId;
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 use crate::storage::Storage;
 
 /// Runs store removal jobs.

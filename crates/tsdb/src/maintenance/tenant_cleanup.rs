@@ -3,7 +3,8 @@
 //! Invariants: a tenant with data stays; one that is forgotten comes back with its next write.
 //! Not here: data that expires (`retention`).
 
-use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
+use super::job_kind::JobKind;
 
 /// Runs tenant cleanup jobs.
 pub(super) struct TenantCleanupJobs;

@@ -13,7 +13,7 @@ use chronolith_block::Pace;
 
 use super::super::control::Control;
 use super::super::counters::CompactionCounters;
-use super::super::job::JobKind;
+use super::super::job_kind::JobKind;
 
 /// Capacity of the bucket: bytes of this much time may be moved at once after a time without work.
 const BURST: Duration = Duration::from_millis(250);
