@@ -78,12 +78,6 @@ impl Connection {
         result
     }
 
-    /// Sends a request and receives its answer.
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply> {
-        self.send(request)?;
-        self.receive()
-    }
-
     fn open(&mut self) -> Result<&mut BufReader<TcpStream>> {
         self.stream.as_mut().ok_or_else(|| Error::other("not connected"))
     }

@@ -117,8 +117,8 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     let dir = tempfile::tempdir()?;
     let pair = Pair {
-        ours: Server::chronolith(&arguments.server, dir.path())?,
-        theirs: Server::influxdb(&arguments.influxd, dir.path(), &arguments.index)?,
+        ours: Box::new(Server::chronolith(&arguments.server, dir.path())?),
+        theirs: Box::new(Server::influxdb(&arguments.influxd, dir.path(), &arguments.index)?),
     };
     let mut runner = Runner::new(pair, arguments.index == "tsi1");
     let mut tally = Tally::default();

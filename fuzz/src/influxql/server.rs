@@ -14,10 +14,35 @@ const START_ATTEMPTS: usize = 400;
 /// Windows that a statement may make, so that one without a range of time ends soon.
 const BUCKETS_MAX: usize = 50_000;
 
+/// Server that answers one request after the other.
+pub(crate) trait Peer {
+    /// Sends a request; the answer has to be received before the next one.
+    fn send(&mut self, request: &Request) -> Result<()>;
+
+    /// Receives the answer to the request that was sent.
+    fn receive(&mut self) -> Result<Reply>;
+
+    /// Sends a request and receives its answer.
+    fn ask(&mut self, request: &Request) -> Result<Reply> {
+        self.send(request)?;
+        self.receive()
+    }
+}
+
 /// Running server; it ends with the value.
 pub(crate) struct Server {
     process: Child,
-    pub(crate) connection: Connection,
+    connection: Connection,
+}
+
+impl Peer for Server {
+    fn send(&mut self, request: &Request) -> Result<()> {
+        self.connection.send(request)
+    }
+
+    fn receive(&mut self) -> Result<Reply> {
+        self.connection.receive()
+    }
 }
 
 impl Server {
@@ -65,7 +90,7 @@ impl Server {
             if let Some(status) = server.process.try_wait()? {
                 return Err(Error::other(format!("{command:?} ended: {status}")));
             }
-            if server.connection.ask(&ready).is_ok_and(|reply| matches!(reply.status, 200 | 204)) {
+            if server.ask(&ready).is_ok_and(|reply| matches!(reply.status, 200 | 204)) {
                 return Ok(server);
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -83,19 +108,19 @@ impl Drop for Server {
 
 /// Both servers.
 pub(crate) struct Pair {
-    pub(crate) ours: Server,
-    pub(crate) theirs: Server,
+    pub(crate) ours: Box<dyn Peer>,
+    pub(crate) theirs: Box<dyn Peer>,
 }
 
 impl Pair {
     /// Asks both at the same time. A server that gives no answer, twice, has the status 0.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<(Reply, Reply)> {
-        let sent = self.ours.connection.send(request);
-        self.theirs.connection.send(request)?;
-        let theirs = self.theirs.connection.receive();
-        let ours = sent.and_then(|()| self.ours.connection.receive());
-        let ours = ours.or_else(|_| self.ours.connection.ask(request));
-        let theirs = theirs.or_else(|_| self.theirs.connection.ask(request));
+        let sent = self.ours.send(request);
+        self.theirs.send(request)?;
+        let theirs = self.theirs.receive();
+        let ours = sent.and_then(|()| self.ours.receive());
+        let ours = ours.or_else(|_| self.ours.ask(request));
+        let theirs = theirs.or_else(|_| self.theirs.ask(request));
         Ok((answer(ours), answer(theirs)))
     }
 }
