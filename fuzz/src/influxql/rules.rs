@@ -9,6 +9,8 @@ mod forms;
 mod lists;
 mod select;
 mod subqueries;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 use std::io::Result;

@@ -85,7 +85,13 @@ pub(super) const RULES: [Rule; 19] = [
     shown("text without a statement", |e| {
         e.difference().ours == "{\"results\":[]}" && e.difference().theirs == "{}"
     }),
-    shown("DROP SHARD", |e| e.text.starts_with("DROP SHARD") && e.is_error()),
+    shown("DROP SHARD", |e| {
+        let has_error = |text: &str| text.contains("\"error\"");
+        e.text.starts_with("DROP SHARD")
+            && has_error(&e.difference().ours)
+            && !has_error(&e.difference().theirs)
+            && e.is_error()
+    }),
     asked("chunks of SHOW", |e| e.text.contains("SHOW ") && e.kind_has("partial /"), agree_as_json),
     asked("partial after the last chunk", |e| e.difference().kind.ends_with("series,partial"), agree_as_json),
     asked(
