@@ -12,6 +12,8 @@ use crate::text;
 
 /// Functions of which a small difference of the argument is a large one of the result.
 const ENLARGING: [&str; 7] = ["sin", "cos", "tan", "exp", "ceil", "floor", "round"];
+/// Functions of which the result is an integer next to the argument.
+const ROUNDING: [&str; 3] = ["ceil", "floor", "round"];
 
 pub(super) const RULES: [Rule; 21] = [
     asked(
@@ -115,7 +117,8 @@ pub(super) const RULES: [Rule; 21] = [
             let replaced = ENLARGING
                 .iter()
                 .fold(e.text.clone(), |text, name| text::with_calls(&text, name, str::to_owned));
-            let is_small = are_near(e.answers(), 1e-6) || differ_by_at_most_one(e.answers());
+            let rounds = ROUNDING.iter().any(|name| e.text.contains(&format!("{name}(")));
+            let is_small = are_near(e.answers(), 1e-6) || rounds && differ_by_at_most_one(e.answers());
             Ok(is_small && e.agree_about(&replaced, runner)?)
         },
     ),

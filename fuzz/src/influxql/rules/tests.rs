@@ -30,7 +30,13 @@ use crate::runner::Runner;
 use crate::server::Pair;
 use scripted::{Case, Scripted, Side, cases};
 
-const SCRIPTS: [&str; 2] = [include_str!("tests/forms.txt"), include_str!("tests/writes.txt")];
+const SCRIPTS: [&str; 5] = [
+    include_str!("tests/forms.txt"),
+    include_str!("tests/writes.txt"),
+    include_str!("tests/lists.txt"),
+    include_str!("tests/select.txt"),
+    include_str!("tests/subqueries.txt"),
+];
 
 fn all_cases() -> Vec<Case> {
     SCRIPTS.iter().flat_map(|script| cases(script)).collect()
@@ -70,6 +76,20 @@ fn rules_explain_their_cases_and_no_others() {
         .filter_map(|case| Some(format!("line {}, {}: {}", case.line, case.rule, failure(case)?)))
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn each_rule_has_a_case_of_both_kinds() {
+    let cases = all_cases();
+    for rule in rules() {
+        for is_explained in [true, false] {
+            let is_own = |case: &&Case| case.rule == rule.name && case.is_explained == is_explained;
+            assert!(cases.iter().any(|case| is_own(&case)), "{}: explained {is_explained}", rule.name);
+        }
+    }
+    for case in &cases {
+        assert!(rules().any(|rule| rule.name == case.rule), "line {}: no rule {}", case.line, case.rule);
+    }
 }
 
 /// Rules are asked in order: an earlier rule must not take the difference of a later one.
