@@ -27,7 +27,7 @@ fn plan(session: &Session<'_>, select: &Select, sink: &mut dyn ResultSink) -> Re
     let memory = reserve_select(session, select)?;
     let checked = check_select(select.clone(), session.now_ns).map_err(StatementError::text)?;
     let range = checked.bounds.range();
-    let schema = StoreSchema::new(session, range, memory);
+    let schema = StoreSchema::new(session, checked.schema_range(), memory);
     let expanded = expand_select(checked, &schema)?;
     let LoweredSelect { plan, stores, .. } =
         lower_select(&expanded, &schema, chronolith_model::TimeUnit::Nano)?;

@@ -60,7 +60,7 @@ pub(super) fn select(
 pub(super) fn open_select(session: &Session<'_>, select: &Select) -> Result<OpenSelect, StatementError> {
     let memory = reserve_select(session, select)?;
     let checked = check_select(select.clone(), session.now_ns).map_err(StatementError::text)?;
-    let schema = StoreSchema::new(session, checked.bounds.range(), memory);
+    let schema = StoreSchema::new(session, checked.schema_range(), memory);
     let expanded = expand_select(checked, &schema)?;
     let LoweredSelect { plan, stores, time_column, point_tag_count, .. } =
         lower_select(&expanded, &schema, TimeUnit::Nano)?;

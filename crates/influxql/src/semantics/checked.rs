@@ -4,9 +4,12 @@
 
 use std::collections::HashSet;
 
-use super::function::is_math;
+use chronolith_model::TimeRange;
+
+use super::function::{is_math, windows_before};
 use crate::ast::{DataType, Dimension, Expr, Field, Fill, Measurement, OrderBy, Page, Target, VarRef};
 use crate::condition::TimeBounds;
+use crate::time::TIME_MIN_NS;
 
 /// A SELECT that has been checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +97,25 @@ impl CheckedSelect {
             }
         }
         tags
+    }
+
+    /// Times whose shard groups decide which types the fields have: the bounds, and the windows that
+    /// transformations read before them, or after them in descending order.
+    #[must_use]
+    pub fn schema_range(&self) -> TimeRange {
+        let range = self.bounds.range();
+        let width_ns = self.interval.map_or(0, |interval| interval.width_ns.max(0));
+        if range.is_empty() {
+            return range;
+        }
+        let window_count = self.fields.iter().map(|field| windows_before(&field.expr)).max().unwrap_or(0);
+        let before_ns = width_ns.saturating_mul(window_count);
+        match self.order {
+            OrderBy::Ascending => {
+                TimeRange::new(range.start.saturating_sub(before_ns).max(TIME_MIN_NS), range.end)
+            }
+            OrderBy::Descending => TimeRange::new(range.start, range.end.saturating_add(before_ns)),
+        }
     }
 
     /// Returns true if no field has a function of samples: each point is a row.

@@ -1,6 +1,6 @@
 //! Names of functions and what they are.
 
-use crate::ast::DataType;
+use crate::ast::{DataType, Expr};
 use crate::fold::math_arg_count;
 
 /// Kind of a function.
@@ -55,6 +55,27 @@ pub fn function_kind(name: &str) -> Option<FunctionKind> {
 /// Returns true for functions of the values of a row.
 pub(super) fn is_math(name: &str) -> bool {
     math_arg_count(name).is_some()
+}
+
+/// Windows before its range that a transformation of an expression reads, at most. As in InfluxDB, windows of
+/// nested calls do not add up.
+pub(super) fn windows_before(expr: &Expr) -> i64 {
+    let mut most = 0;
+    expr.any(&mut |expr| {
+        let own = match expr {
+            Expr::Call(call) if function_kind(&call.name) == Some(FunctionKind::Transformation) => {
+                match (call.name.as_str(), call.args.get(1)) {
+                    ("holt_winters" | "holt_winters_with_fit", _) => 0,
+                    (_, Some(Expr::Integer(count))) => *count,
+                    _ => 1,
+                }
+            }
+            _ => 0,
+        };
+        most = most.max(own);
+        false
+    });
+    most
 }
 
 /// Type of the result of a function whose first argument has type `first`.

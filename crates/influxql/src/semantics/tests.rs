@@ -122,6 +122,28 @@ fn windows_without_an_end_end_now() {
 }
 
 #[test]
+fn windows_that_transformations_read_have_types() {
+    let range = |calls: &str, rest: &str| {
+        let text = format!("SELECT {calls} FROM cpu WHERE time >= 600s AND time < 660s {rest}");
+        let range = checked(&text).unwrap().schema_range();
+        (range.start / 1_000_000_000, range.end / 1_000_000_000)
+    };
+    assert_eq!(range("mean(f)", "GROUP BY time(1m)"), (600, 660));
+    assert_eq!(range("difference(f)", ""), (600, 660));
+    assert_eq!(range("difference(mean(f))", "GROUP BY time(1m)"), (540, 660));
+    assert_eq!(range("derivative(mean(f), 5s)", "GROUP BY time(2m)"), (480, 660));
+    assert_eq!(range("2 * abs(moving_average(mean(f), 3)), max(f)", "GROUP BY time(1m)"), (420, 660));
+    assert_eq!(range("difference(moving_average(mean(f), 2))", "GROUP BY time(1m)"), (480, 660));
+    assert_eq!(range("holt_winters(mean(f), 5, 0)", "GROUP BY time(1m)"), (600, 660));
+    assert_eq!(range("difference(mean(f))", "GROUP BY time(1m) ORDER BY time DESC"), (600, 720));
+    let ranges = |text: &str| checked(text).unwrap().schema_range();
+    let empty = ranges("SELECT difference(mean(f)) FROM cpu WHERE time > 9s AND time < 1s GROUP BY time(1m)");
+    assert!(empty.is_empty());
+    let open = ranges("SELECT difference(mean(f)) FROM cpu WHERE time < 1s GROUP BY time(1m)");
+    assert_eq!(open.start, crate::time::TIME_MIN_NS);
+}
+
+#[test]
 fn windows_have_offsets() {
     let offset = |text: &str| {
         checked(&format!("SELECT mean(f) FROM cpu GROUP BY time({text})"))

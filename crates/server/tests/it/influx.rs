@@ -401,6 +401,11 @@ fn names_of_a_subquery() {
 }
 
 #[test]
+fn types_in_windows_before_the_range() {
+    run(include_str!("influx/types_before_range.txt"), |_| {});
+}
+
+#[test]
 fn wildcards_in_conditions() {
     run(include_str!("influx/wildcard_conditions.txt"), |_| {});
 }
