@@ -11,7 +11,7 @@ use super::names::Names;
 use crate::ast::{DataType, Expr, VarRef};
 use crate::semantics::CheckedSelect;
 
-/// Name of a variable that no source has: `::field` of a tag, or a column of a subquery without a type.
+/// Name of a variable that no source has: `::field` of a tag, or the points of a column without a type.
 const NO_FIELD: &str = "\0";
 
 pub(super) struct Scope<'a> {
@@ -46,7 +46,7 @@ impl<'a> Scope<'a> {
                 group_tags.extend(inner.group_tags.iter().cloned());
             }
         }
-        let is_typed = |expr: &Expr| matches!(expr, Expr::Ref(var) if !matches!(var.kind, DataType::AnyField | DataType::Unknown));
+        let is_typed = |expr: &Expr| matches!(expr, Expr::Ref(var) if !is_untyped(var));
         let has_typed_column = select.fields.iter().any(|field| field.expr.any(&mut |expr| is_typed(expr)));
         let interval_ns = select.interval.map(|interval| interval.width_ns).filter(|width_ns| *width_ns > 0);
         let casts_without_values = HashSet::default();
@@ -77,14 +77,15 @@ impl<'a> Scope<'a> {
         self.columns.contains(name)
     }
 
-    /// Returns true if no row has a value of the name.
+    /// Returns true if no row has a value of the name: a tag with `::field`. Next to a name of a subquery,
+    /// `::field` is no type: the name has the value that it has without.
     fn is_never_stored(&self, var: &VarRef) -> bool {
-        match var.kind {
-            // Next to a name of a subquery, `::field` is no type: the name has the value that it has without.
-            DataType::AnyField => !self.is_of_subquery(&var.name),
-            DataType::Unknown => self.is_column(&var.name),
-            _ => false,
-        }
+        var.kind == DataType::AnyField && !self.is_of_subquery(&var.name)
+    }
+
+    /// Returns true for a column of a subquery that has no type.
+    fn is_untyped_column(&self, var: &VarRef) -> bool {
+        is_untyped(var) && self.is_column(&var.name)
     }
 
     /// A value that no row has.
@@ -94,8 +95,8 @@ impl<'a> Scope<'a> {
 
     /// The value of a name in a column.
     pub(super) fn variable_of_column(&self, var: &VarRef) -> Variable {
-        let is_null = var.kind == DataType::AnyField && !self.has_typed_column;
-        if is_null { self.null() } else { self.variable(var) }
+        let may_be_null = var.kind == DataType::AnyField || self.is_untyped_column(var);
+        if may_be_null && !self.has_typed_column { self.null() } else { self.variable(var) }
     }
 
     /// The value of a name in a row.
@@ -120,10 +121,9 @@ impl<'a> Scope<'a> {
 
     /// The points of a call; a tag has none, unless a subquery has it.
     pub(super) fn points(&self, var: &VarRef) -> Variable {
-        // A column without a type has no points.
-        let is_untyped = var.kind == DataType::AnyField && self.is_column(&var.name);
+        // A column without a type has values, but no points.
         let is_without_values = self.is_without_values(var);
-        let is_absent = is_untyped || is_without_values || self.is_never_stored(var);
+        let is_absent = self.is_untyped_column(var) || is_without_values || self.is_never_stored(var);
         let name = if is_absent { NO_FIELD } else { &var.name };
         let cast = match var.kind {
             // Without points, the type decides only that the number of `fill()` stands for the nulls.
@@ -133,6 +133,11 @@ impl<'a> Scope<'a> {
         };
         Variable::Field { name: self.name(name), cast }
     }
+}
+
+/// Returns true if neither the text nor a source gives the name a type.
+fn is_untyped(var: &VarRef) -> bool {
+    matches!(var.kind, DataType::AnyField | DataType::Unknown)
 }
 
 fn column_type(kind: DataType) -> Option<ColumnType> {

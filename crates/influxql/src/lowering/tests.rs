@@ -275,6 +275,20 @@ fn a_column_without_a_type_is_no_variable() {
     check(text, "[0/cpu b=(f:Float BitXor f:Float) f=f:Float] b=\0");
 }
 
+/// The column was null next to a column with a type, too, where InfluxDB has its values.
+#[test]
+fn a_column_without_a_type_has_values_but_no_points() {
+    let inner = "[0/cpu b=(f:Float BitXor f:Float) f=f:Float]";
+    let over = |columns: &str| format!("SELECT {columns} FROM (SELECT f ^ f AS b, f FROM cpu)");
+    check(&over("b, f"), &format!("{inner} b=b f=f:Float"));
+    check(&format!("{} WHERE b = true", over("f")), &format!("{inner} f=f:Float where (b Eq Boolean(true))"));
+    check(&over("last(f), b"), &format!("{inner} last=#0 b=b #0 Aggregate(Last) of f:Float"));
+    check(
+        &over("last(b), last(f)"),
+        &format!("{inner} last=#0 last_1=#1 #0 Aggregate(Last) of \0 #1 Aggregate(Last) of f:Float"),
+    );
+}
+
 #[test]
 fn fields_of_a_type_that_a_function_does_not_take() {
     check("SELECT mean(s) FROM cpu", "error: unsupported mean iterator type: *query.stringInterruptIterator");

@@ -401,6 +401,11 @@ fn names_of_a_subquery() {
 }
 
 #[test]
+fn columns_of_a_subquery_without_a_type() {
+    run(include_str!("influx/untyped_columns.txt"), |_| {});
+}
+
+#[test]
 fn types_in_windows_before_the_range() {
     run(include_str!("influx/types_before_range.txt"), |_| {});
 }
