@@ -293,6 +293,15 @@ pub(crate) fn fill_numbers(text: &str) -> Vec<String> {
     calls(text, "fill").into_iter().map(|(_, argument)| argument.to_owned()).collect()
 }
 
+/// The statement with a float in place of each integer of `fill`. A column of integers casts it to the
+/// integer.
+pub(crate) fn with_fractions_in_fill(text: &str) -> String {
+    with_calls(text, "fill", |number| {
+        let fraction = if number.parse::<i64>().is_ok() { ".5" } else { "" };
+        format!("fill({number}{fraction})")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,6 +318,9 @@ mod tests {
         let filled = "SELECT mean(v) FROM m GROUP BY time(1m), host fill(-1.5) LIMIT 1";
         assert_eq!(without_clause(filled, " fill("), "SELECT mean(v) FROM m GROUP BY time(1m), host LIMIT 1");
         assert_eq!(fill_numbers(filled), ["-1.5"]);
+        assert_eq!(with_fractions_in_fill(filled), filled);
+        let numbers = "SELECT x FROM (SELECT max(v) AS x FROM m GROUP BY time(1m) fill(7)) fill(none)";
+        assert_eq!(with_fractions_in_fill(numbers), numbers.replace("fill(7)", "fill(7.5)"));
         let want = "SELECT mean(v) FROM m WHERE v = 1 GROUP BY time(1m), host fill(-1.5) LIMIT 1";
         assert_eq!(with_condition(filled, "v = 1"), want);
         assert_eq!(without_clause(want, " WHERE "), filled);

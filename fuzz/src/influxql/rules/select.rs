@@ -15,7 +15,7 @@ const ENLARGING: [&str; 7] = ["sin", "cos", "tan", "exp", "ceil", "floor", "roun
 /// Functions of which the result is an integer next to the argument.
 const ROUNDING: [&str; 3] = ["ceil", "floor", "round"];
 
-pub(super) const RULES: [Rule; 21] = [
+pub(super) const RULES: [Rule; 22] = [
     asked(
         "OFFSET without LIMIT, SOFFSET without SLIMIT",
         |e| text::with_limits(&e.text) != e.text,
@@ -50,6 +50,14 @@ pub(super) const RULES: [Rule; 21] = [
         "number for nulls of texts and booleans in a subquery",
         |e| text::subqueries(&e.text).iter().any(|text| text.contains("fill(")),
         has_fill_numbers,
+    ),
+    asked(
+        "number of fill() in operators of booleans",
+        |e| text::with_fractions_in_fill(&e.text) != e.text,
+        |e, runner| {
+            Ok(differs_in_bitwise_columns(e)
+                && e.agree_about(&text::with_fractions_in_fill(&e.text), runner)?)
+        },
     ),
     asked(
         "mode among equally frequent values",
@@ -161,6 +169,19 @@ fn differs_in_fill_numbers(e: &Evidence<'_>, answers: &Answers) -> bool {
         && differing
             .iter()
             .all(|cell| cell.ours == Json::Null && is_number(&cell.theirs) && !has_numbers(cell.column))
+}
+
+/// Returns true if only columns with `&`, `|` or `^` differ, or a subquery has one of these operators.
+fn differs_in_bitwise_columns(e: &Evidence<'_>) -> bool {
+    let is_bitwise = |text: &str| [" & ", " | ", " ^ "].iter().any(|operator| text.contains(operator));
+    let Some(differing) = cells::differing(&e.answers().ours, &e.answers().theirs) else { return false };
+    let columns = text::columns(&e.text);
+    let is_inner = text::subqueries(&e.text).into_iter().any(is_bitwise);
+    let is_own = |cell: &Cell| {
+        let column = cell.column.checked_sub(1).and_then(|idx| columns.get(idx));
+        cell.column > 0 && (is_inner || column.is_some_and(|column| is_bitwise(column)))
+    };
+    !differing.is_empty() && differing.iter().all(is_own)
 }
 
 /// Returns true if the answers differ in rows of a call of `name` alone, and `test` holds for the first one.
