@@ -23,6 +23,7 @@ mod display;
 mod fault;
 mod go_float;
 mod kahan;
+mod operations;
 mod reset;
 mod resolution;
 mod schema;

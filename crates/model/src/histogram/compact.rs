@@ -3,7 +3,6 @@
 //! others are kept or filled in.
 
 use super::buckets::Buckets;
-use super::sparse::FloatHistogram;
 
 impl Buckets<f64> {
     /// Removes empty buckets at both ends, and inner runs of more than `empty_max`; fills in shorter gaps.
@@ -32,13 +31,5 @@ impl Buckets<f64> {
         if let Some(rests) = &mut rests {
             **rests = out_rests;
         }
-    }
-}
-
-impl FloatHistogram {
-    /// Removes empty buckets at both ends, and inner runs of more than `empty_max`; fills in shorter gaps.
-    pub fn compact(&mut self, empty_max: usize) {
-        self.positive.compact(None, empty_max);
-        self.negative.compact(None, empty_max);
     }
 }

@@ -32,43 +32,40 @@ impl fmt::Display for FloatHistogram {
     }
 }
 
-impl FloatHistogram {
-    /// Formats as in Prometheus's test scripts: `{{schema:1 count:3 sum:4 offset:1 buckets:[3]}}`.
-    #[must_use]
-    pub fn test_expression(&self) -> String {
-        let mut compact = self.clone();
-        compact.compact(usize::MAX);
-        let mut parts: Vec<String> = Vec::new();
-        let mut add = |name: &str, value: f64| {
-            if value != 0.0 {
-                parts.push(format!("{name}:{}", go_float(value)));
-            }
-        };
-        add("schema", f64::from(compact.schema));
-        add("count", compact.count);
-        add("sum", compact.sum);
-        add("z_bucket", compact.zero_count);
-        add("z_bucket_w", compact.zero_threshold);
-        let list = |values: &[f64]| values.iter().map(|&v| go_float(v)).collect::<Vec<_>>().join(" ");
-        if compact.is_custom() {
-            parts.push(format!("custom_values:[{}]", list(&compact.custom_values)));
+/// Formats as in Prometheus's test scripts: `{{schema:1 count:3 sum:4 offset:1 buckets:[3]}}`.
+pub(super) fn test_expression(histogram: &FloatHistogram) -> String {
+    let mut compact = histogram.clone();
+    compact.compact(usize::MAX);
+    let mut parts: Vec<String> = Vec::new();
+    let mut add = |name: &str, value: f64| {
+        if value != 0.0 {
+            parts.push(format!("{name}:{}", go_float(value)));
         }
-        match compact.reset_hint {
-            ResetHint::Unknown => {}
-            ResetHint::Reset => parts.push("counter_reset_hint:reset".to_owned()),
-            ResetHint::NotReset => parts.push("counter_reset_hint:not_reset".to_owned()),
-            ResetHint::Gauge => parts.push("counter_reset_hint:gauge".to_owned()),
-        }
-        let mut side = |offset: &str, counts: &str, buckets: &Buckets<f64>| {
-            if let Some(span) = buckets.spans.first().filter(|span| span.offset != 0) {
-                parts.push(format!("{offset}:{}", span.offset));
-            }
-            if !buckets.counts.is_empty() {
-                parts.push(format!("{counts}:[{}]", list(&buckets.counts)));
-            }
-        };
-        side("offset", "buckets", &compact.positive);
-        side("n_offset", "n_buckets", &compact.negative);
-        format!("{{{{{}}}}}", parts.join(" "))
+    };
+    add("schema", f64::from(compact.schema));
+    add("count", compact.count);
+    add("sum", compact.sum);
+    add("z_bucket", compact.zero_count);
+    add("z_bucket_w", compact.zero_threshold);
+    let list = |values: &[f64]| values.iter().map(|&v| go_float(v)).collect::<Vec<_>>().join(" ");
+    if compact.is_custom() {
+        parts.push(format!("custom_values:[{}]", list(&compact.custom_values)));
     }
+    match compact.reset_hint {
+        ResetHint::Unknown => {}
+        ResetHint::Reset => parts.push("counter_reset_hint:reset".to_owned()),
+        ResetHint::NotReset => parts.push("counter_reset_hint:not_reset".to_owned()),
+        ResetHint::Gauge => parts.push("counter_reset_hint:gauge".to_owned()),
+    }
+    let mut side = |offset: &str, counts: &str, buckets: &Buckets<f64>| {
+        if let Some(span) = buckets.spans.first().filter(|span| span.offset != 0) {
+            parts.push(format!("{offset}:{}", span.offset));
+        }
+        if !buckets.counts.is_empty() {
+            parts.push(format!("{counts}:[{}]", list(&buckets.counts)));
+        }
+    };
+    side("offset", "buckets", &compact.positive);
+    side("n_offset", "n_buckets", &compact.negative);
+    format!("{{{{{}}}}}", parts.join(" "))
 }

@@ -6,45 +6,41 @@ use super::buckets::{BucketWalk, Buckets};
 use super::resolution::coarser_idx;
 use super::sparse::{FloatHistogram, ResetHint};
 
-impl FloatHistogram {
-    /// Returns true if there was a counter reset between `previous` and this histogram: by the hint, because
-    /// a count decreased, or because the layout became finer, which happens only at a reset.
-    #[must_use]
-    pub fn is_reset_after(&self, previous: &FloatHistogram) -> bool {
-        match self.reset_hint {
-            ResetHint::Reset => return true,
-            ResetHint::NotReset => return false,
-            // Not meaningful for gauges; they are treated as counters.
-            ResetHint::Unknown | ResetHint::Gauge => {}
-        }
-        if self.count < previous.count {
-            return true;
-        }
-        if self.is_custom() {
-            if !previous.is_custom() {
-                return true;
-            }
-            if self.custom_values != previous.custom_values {
-                return custom_count_fell(self, previous);
-            }
-            return count_fell(self.positive.walk(), previous.positive.walk());
-        }
-        if self.schema > previous.schema || self.zero_threshold < previous.zero_threshold {
-            return true;
-        }
-        let zero = previous.widened_zero(self.zero_threshold, None);
-        // The threshold is within a populated bucket of the previous histogram.
-        if zero.threshold != self.zero_threshold || self.zero_count < zero.count {
-            return true;
-        }
-        let fell = |now: &Buckets<f64>, before: &Buckets<f64>| {
-            let visible = |buckets: &Buckets<f64>, schema: i32| {
-                visible_buckets(buckets, schema, self.schema, self.zero_threshold)
-            };
-            count_fell(visible(now, self.schema).into_iter(), visible(before, previous.schema).into_iter())
-        };
-        fell(&self.positive, &previous.positive) || fell(&self.negative, &previous.negative)
+/// Returns true if there was a counter reset between `previous` and `now`.
+pub(super) fn is_reset_between(previous: &FloatHistogram, now: &FloatHistogram) -> bool {
+    match now.reset_hint {
+        ResetHint::Reset => return true,
+        ResetHint::NotReset => return false,
+        // Not meaningful for gauges; they are treated as counters.
+        ResetHint::Unknown | ResetHint::Gauge => {}
     }
+    if now.count < previous.count {
+        return true;
+    }
+    if now.is_custom() {
+        if !previous.is_custom() {
+            return true;
+        }
+        if now.custom_values != previous.custom_values {
+            return custom_count_fell(now, previous);
+        }
+        return count_fell(now.positive.walk(), previous.positive.walk());
+    }
+    if now.schema > previous.schema || now.zero_threshold < previous.zero_threshold {
+        return true;
+    }
+    let zero = previous.widened_zero(now.zero_threshold, None);
+    // The threshold is within a populated bucket of the previous histogram.
+    if zero.threshold != now.zero_threshold || now.zero_count < zero.count {
+        return true;
+    }
+    let fell = |side: &Buckets<f64>, before: &Buckets<f64>| {
+        let visible = |buckets: &Buckets<f64>, schema: i32| {
+            visible_buckets(buckets, schema, now.schema, now.zero_threshold)
+        };
+        count_fell(visible(side, now.schema).into_iter(), visible(before, previous.schema).into_iter())
+    };
+    fell(&now.positive, &previous.positive) || fell(&now.negative, &previous.negative)
 }
 
 /// Returns the buckets in schema `to`, without those at the start that end within the zero bucket.

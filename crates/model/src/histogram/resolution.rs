@@ -52,25 +52,19 @@ impl Buckets<f64> {
     }
 }
 
-impl<C: Count> HistogramOf<C> {
-    /// Merges buckets down to `schema`, if that is coarser than the histogram's. Schemas up to
-    /// [`SCHEMA_MAX_RESERVED`] can be reduced.
-    ///
-    /// # Errors
-    /// If spans and counts do not match, or there are custom bounds.
-    pub fn reduce_resolution(&mut self, schema: i32) -> Result<(), HistogramError> {
-        if self.is_custom() || self.schema > SCHEMA_MAX_RESERVED {
-            return Err(fault::reduce_custom());
-        }
-        let Ok(steps) = u32::try_from(self.schema.saturating_sub(schema)) else { return Ok(()) };
-        if steps == 0 {
-            return Ok(());
-        }
-        for side in [&mut self.positive, &mut self.negative] {
-            check_spans(&side.spans, side.counts.len())?;
-            *side = side.coarser(steps);
-        }
-        self.schema = schema;
-        Ok(())
+/// Merges buckets down to `schema`, if that is coarser than the histogram's.
+pub(super) fn reduce<C: Count>(histogram: &mut HistogramOf<C>, schema: i32) -> Result<(), HistogramError> {
+    if histogram.is_custom() || histogram.schema > SCHEMA_MAX_RESERVED {
+        return Err(fault::reduce_custom());
     }
+    let Ok(steps) = u32::try_from(histogram.schema.saturating_sub(schema)) else { return Ok(()) };
+    if steps == 0 {
+        return Ok(());
+    }
+    for side in [&mut histogram.positive, &mut histogram.negative] {
+        check_spans(&side.spans, side.counts.len())?;
+        *side = side.coarser(steps);
+    }
+    histogram.schema = schema;
+    Ok(())
 }

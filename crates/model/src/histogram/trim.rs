@@ -29,39 +29,36 @@ struct Total {
     changed: bool,
 }
 
-impl FloatHistogram {
-    /// Removes the observations on one side of `at`. Count and sum are computed again from the remaining
-    /// ones; they are unchanged if none is removed.
-    pub fn trim(&mut self, at: f64, side: TrimSide) {
-        let linear = self.is_custom();
-        if linear {
-            // As in `scale`: custom bounds have no zero bucket.
-            self.zero_count = 0.0;
+/// Removes the observations on one side of `at`.
+pub(super) fn trim(histogram: &mut FloatHistogram, at: f64, side: TrimSide) {
+    let linear = histogram.is_custom();
+    if linear {
+        // As in `scale`: custom bounds have no zero bucket.
+        histogram.zero_count = 0.0;
+    }
+    let mut total = Total::default();
+    let positive: Vec<Bucket> = histogram.positive_buckets().collect();
+    let negative: Vec<Bucket> = histogram.negative_buckets().collect();
+    let middle = |sign: f64| move |lower: f64, upper: f64| middle(lower, upper, sign, linear);
+    trim_buckets(&mut histogram.positive, &positive, at, side, linear, middle(1.0), &mut total);
+    trim_buckets(&mut histogram.negative, &negative, at, side, linear, middle(-1.0), &mut total);
+    if histogram.zero_count > 0.0 {
+        let populated = |buckets: &[Bucket]| buckets.iter().any(|bucket| bucket.count != 0.0);
+        let mut bucket = histogram.zero_bucket();
+        match (populated(&negative), populated(&positive)) {
+            (true, false) => bucket.upper = 0.0,
+            (false, true) => bucket.lower = 0.0,
+            _ => {}
         }
-        let mut total = Total::default();
-        let positive: Vec<Bucket> = self.positive_buckets().collect();
-        let negative: Vec<Bucket> = self.negative_buckets().collect();
-        let middle = |sign: f64| move |lower: f64, upper: f64| middle(lower, upper, sign, linear);
-        trim_buckets(&mut self.positive, &positive, at, side, linear, middle(1.0), &mut total);
-        trim_buckets(&mut self.negative, &negative, at, side, linear, middle(-1.0), &mut total);
-        if self.zero_count > 0.0 {
-            let populated = |buckets: &[Bucket]| buckets.iter().any(|bucket| bucket.count != 0.0);
-            let mut bucket = self.zero_bucket();
-            match (populated(&negative), populated(&positive)) {
-                (true, false) => bucket.upper = 0.0,
-                (false, true) => bucket.lower = 0.0,
-                _ => {}
-            }
-            let kept = zero_kept(&bucket, at, side);
-            total.changed |= kept.count != self.zero_count;
-            total.count += kept.count;
-            total.sum += kept.middle * kept.count;
-            self.zero_count = kept.count;
-        }
-        if total.changed {
-            (self.count, self.sum) = (total.count, total.sum);
-            self.compact(0);
-        }
+        let kept = zero_kept(&bucket, at, side);
+        total.changed |= kept.count != histogram.zero_count;
+        total.count += kept.count;
+        total.sum += kept.middle * kept.count;
+        histogram.zero_count = kept.count;
+    }
+    if total.changed {
+        (histogram.count, histogram.sum) = (total.count, total.sum);
+        histogram.compact(0);
     }
 }
 

@@ -82,102 +82,90 @@ fn fixed(value: f64) -> String {
     if value.is_finite() { format!("{value:.6}") } else { go_float(value) }
 }
 
-impl<C: Count> HistogramOf<C> {
-    /// Checks that do not depend on the type of counts.
-    fn validate_layout(&self) -> Result<(), HistogramError> {
-        if self.is_custom() {
-            check_custom(&self.custom_values, &self.positive.spans, self.positive.counts.len())
-                .map_err(|e| e.within("custom buckets"))?;
-            let extra = if self.zero_count != C::default() {
-                "must have zero count of 0"
-            } else if self.zero_threshold != 0.0 {
-                "must have zero threshold of 0"
-            } else if !self.negative.spans.is_empty() {
-                "must not have negative spans"
-            } else if !self.negative.counts.is_empty() {
-                "must not have negative buckets"
-            } else {
-                return Ok(());
-            };
-            return Err(error(HistogramFault::CustomBoundsExtra, format!("custom buckets: {extra}")));
-        }
-        if !(SCHEMA_MIN..=SCHEMA_MAX).contains(&self.schema) {
-            return Err(bad_schema(self.schema));
-        }
-        let side = |buckets: &Buckets<C>| check_spans(&buckets.spans, buckets.counts.len());
-        side(&self.positive).map_err(|e| e.within("positive side"))?;
-        side(&self.negative).map_err(|e| e.within("negative side"))
-    }
-
-    fn validate_bounds_absent(&self) -> Result<(), HistogramError> {
-        if self.is_custom() || self.custom_values.is_empty() {
-            return Ok(());
-        }
-        let message = "histogram with exponential schema must not have custom bounds".to_owned();
-        Err(error(HistogramFault::ExponentialWithBounds, message))
-    }
-}
-
-impl IntHistogram {
-    /// Checks spans, bounds, and that the count is the sum of the buckets (at least, if the sum is NaN).
-    ///
-    /// # Errors
-    /// Prometheus's text.
-    pub fn validate(&self) -> Result<(), HistogramError> {
-        self.validate_layout()?;
-        self.validate_bounds_absent()?;
-        let buckets = self.negative.counts.iter().chain(&self.positive.counts);
-        let found = buckets.fold(self.zero_count, |sum, &count| sum.saturating_add(count));
-        let (wrong, fault, text) = if self.sum.is_nan() {
-            let text = "histogram's observation count should be at least the number of observations found in the \
-                        buckets";
-            (found > self.count, HistogramFault::CountNotBigEnough, text)
+/// Checks that do not depend on the type of counts.
+fn check_layout<C: Count>(histogram: &HistogramOf<C>) -> Result<(), HistogramError> {
+    if histogram.is_custom() {
+        check_custom(&histogram.custom_values, &histogram.positive.spans, histogram.positive.counts.len())
+            .map_err(|e| e.within("custom buckets"))?;
+        let extra = if histogram.zero_count != C::default() {
+            "must have zero count of 0"
+        } else if histogram.zero_threshold != 0.0 {
+            "must have zero threshold of 0"
+        } else if !histogram.negative.spans.is_empty() {
+            "must not have negative spans"
+        } else if !histogram.negative.counts.is_empty() {
+            "must not have negative buckets"
         } else {
-            let text = "histogram's observation count should equal the number of observations found in the buckets \
-                        (in absence of NaN)";
-            (found != self.count, HistogramFault::CountMismatch, text)
+            return Ok(());
         };
-        if wrong {
-            let message = format!(
-                "{found} observations found in buckets, but the Count field is {}: {text}",
-                self.count
-            );
-            return Err(error(fault, message));
-        }
-        Ok(())
+        return Err(error(HistogramFault::CustomBoundsExtra, format!("custom buckets: {extra}")));
     }
+    if !(SCHEMA_MIN..=SCHEMA_MAX).contains(&histogram.schema) {
+        return Err(bad_schema(histogram.schema));
+    }
+    let side = |buckets: &Buckets<C>| check_spans(&buckets.spans, buckets.counts.len());
+    side(&histogram.positive).map_err(|e| e.within("positive side"))?;
+    side(&histogram.negative).map_err(|e| e.within("negative side"))
 }
 
-impl FloatHistogram {
-    /// Checks spans, bounds, and that no count is negative.
-    ///
-    /// # Errors
-    /// Prometheus's text.
-    pub fn validate(&self) -> Result<(), HistogramError> {
-        self.validate_layout()?;
-        let counts = |buckets: &Buckets<f64>, side: &str| match buckets
-            .counts
-            .iter()
-            .enumerate()
-            .find(|(_, count)| **count < 0.0)
-        {
-            Some((at, &count)) => Err(negative_bucket(at + 1, &go_float(count)).within(side)),
-            None => Ok(()),
-        };
-        counts(&self.negative, "negative side")?;
-        if self.zero_count < 0.0 {
-            let text = "histogram has a bucket whose observation count is negative";
-            let message =
-                format!("zero bucket has observation count of {}: {text}", go_float(self.zero_count));
-            return Err(error(HistogramFault::NegativeBucketCount, message));
-        }
-        self.validate_bounds_absent()?;
-        if self.count < 0.0 {
-            // Two spaces, as in Prometheus.
-            let text = "histogram's observation count is negative";
-            let message = format!("observation count is  {}: {text}", go_float(self.count));
-            return Err(error(HistogramFault::NegativeCount, message));
-        }
-        counts(&self.positive, "positive side")
+fn check_bounds_absent<C: Count>(histogram: &HistogramOf<C>) -> Result<(), HistogramError> {
+    if histogram.is_custom() || histogram.custom_values.is_empty() {
+        return Ok(());
     }
+    let message = "histogram with exponential schema must not have custom bounds".to_owned();
+    Err(error(HistogramFault::ExponentialWithBounds, message))
+}
+
+/// Checks spans, bounds, and that the count is the sum of the buckets (at least, if the sum is NaN).
+pub(super) fn check_integers(histogram: &IntHistogram) -> Result<(), HistogramError> {
+    check_layout(histogram)?;
+    check_bounds_absent(histogram)?;
+    let buckets = histogram.negative.counts.iter().chain(&histogram.positive.counts);
+    let found = buckets.fold(histogram.zero_count, |sum, &count| sum.saturating_add(count));
+    let (wrong, fault, text) = if histogram.sum.is_nan() {
+        let text = "histogram's observation count should be at least the number of observations found in the \
+                    buckets";
+        (found > histogram.count, HistogramFault::CountNotBigEnough, text)
+    } else {
+        let text = "histogram's observation count should equal the number of observations found in the buckets \
+                    (in absence of NaN)";
+        (found != histogram.count, HistogramFault::CountMismatch, text)
+    };
+    if wrong {
+        let message = format!(
+            "{found} observations found in buckets, but the Count field is {}: {text}",
+            histogram.count
+        );
+        return Err(error(fault, message));
+    }
+    Ok(())
+}
+
+/// Checks spans, bounds, and that no count is negative.
+pub(super) fn check_floats(histogram: &FloatHistogram) -> Result<(), HistogramError> {
+    check_layout(histogram)?;
+    let counts = |buckets: &Buckets<f64>, side: &str| match buckets
+        .counts
+        .iter()
+        .enumerate()
+        .find(|(_, count)| **count < 0.0)
+    {
+        Some((at, &count)) => Err(negative_bucket(at + 1, &go_float(count)).within(side)),
+        None => Ok(()),
+    };
+    counts(&histogram.negative, "negative side")?;
+    if histogram.zero_count < 0.0 {
+        let text = "histogram has a bucket whose observation count is negative";
+        let message =
+            format!("zero bucket has observation count of {}: {text}", go_float(histogram.zero_count));
+        return Err(error(HistogramFault::NegativeBucketCount, message));
+    }
+    check_bounds_absent(histogram)?;
+    if histogram.count < 0.0 {
+        // Two spaces, as in Prometheus.
+        let text = "histogram's observation count is negative";
+        let message = format!("observation count is  {}: {text}", go_float(histogram.count));
+        return Err(error(HistogramFault::NegativeCount, message));
+    }
+    counts(&histogram.positive, "positive side")
 }
