@@ -48,9 +48,14 @@ pub(crate) fn claimed_samples(bytes: &RangeBytes, chunk_ref: ChunkRef) -> usize 
     sample_count_claimed(bytes_at(bytes, chunk_ref), chunk_ref.offset()).map_or(0, usize::from)
 }
 
-/// Time of the first sample of an XOR chunk; `None` for other encodings, and if it cannot be read.
-pub(crate) fn first_time(chunk: RawChunk<'_>) -> Option<i64> {
-    (chunk.encoding == xor::ENCODING_XOR).then(|| xor::first_time(chunk.bytes).ok()).flatten()
+/// Returns the number of samples of an XOR chunk whose first and last times are `times`; `None` for other
+/// chunks. Cost: all samples are read, and none is kept.
+pub(crate) fn xor_sample_count(chunk: RawChunk<'_>, times: (i64, i64)) -> Option<usize> {
+    if chunk.encoding != xor::ENCODING_XOR || xor::first_time(chunk.bytes).ok()? != times.0 {
+        return None;
+    }
+    let end = xor::XorState::resume(chunk.bytes).ok()?;
+    (end.time() == times.1).then_some(usize::from(end.count()))
 }
 
 /// Offset of the chunk of the same segment that has the times of this one, if they are not its own.

@@ -170,15 +170,8 @@ impl BlockSeries {
             return None;
         }
         let raw = chunk::raw_chunk(&self.bytes, chunk.chunk_ref).ok()?;
-        let sample_count = claimed_samples(&self.bytes, chunk.chunk_ref);
-        let has_first = chunk::first_time(raw) == Some(min_time);
-        has_first.then_some(StoredChunk {
-            min_time,
-            max_time,
-            sample_count,
-            encoding: raw.encoding,
-            bytes: raw.bytes,
-        })
+        let sample_count = chunk::xor_sample_count(raw, (min_time, max_time))?;
+        Some(StoredChunk { min_time, max_time, sample_count, encoding: raw.encoding, bytes: raw.bytes })
     }
 
     /// Visits the samples in `range`, decoded.

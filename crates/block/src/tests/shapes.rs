@@ -5,6 +5,7 @@ use chronolith_format::block::index::{ChunkMeta, IndexWriter, TableEntry};
 use chronolith_format::block::tombstones::{Interval, Tombstones};
 use chronolith_format::chunk::dense;
 use chronolith_format::chunk::xor::EncodedChunk;
+use chronolith_model::query::SamplesPart;
 
 use super::*;
 
@@ -116,6 +117,94 @@ fn deleted_intervals_are_left_out() {
     check(&[(11, 19), (51, 99)], &[10, 20, 30, 40, 50]);
     check(&[(40, 50)], &[10, 20, 30]);
     check(&[(0, 99)], &[]);
+}
+
+/// The samples of the one series in `range`, from chunks as they are and from decoded parts, and the number of
+/// chunks that came as they are.
+fn read_in_chunks(env: &Env, dir: &Path, range: TimeRange) -> Result<(Vec<(i64, f64)>, usize), QueryError> {
+    let block = Block::open(env, dir).unwrap();
+    let matchers = [Matcher::equal("a", "b")];
+    let mut series = Vec::new();
+    let mut batches = block.select(&Selector { matchers: &matchers, range }, &context(env))?;
+    while batches.next_batch(&mut series)? {}
+    let mut all = Columns::default();
+    let mut stored = 0;
+    for one in series {
+        one.samples.visit_chunks(range, &|_| true, &mut Columns::default(), &mut |part| {
+            match part {
+                SamplesPart::Stored(chunk) => {
+                    let before = all.len();
+                    xor::decode(chunk.bytes, TimeRange::ALL, &mut all).unwrap();
+                    let times = &all.times[before..];
+                    assert_eq!((times.first(), times.last()), (Some(&chunk.min_time), Some(&chunk.max_time)));
+                    assert_eq!(times.len(), chunk.sample_count);
+                    stored += 1;
+                }
+                SamplesPart::Decoded(samples) => {
+                    assert!(!samples.is_empty());
+                    all.extend_from(samples, 0..samples.len());
+                }
+            }
+            Ok(())
+        })?;
+    }
+    let samples = all.times.iter().zip(&all.values).map(|(&t, &v)| (t - WINDOW.start, v));
+    Ok((samples.collect(), stored))
+}
+
+/// Whatever the range and the deletions, chunks as they are and decoded parts are together the samples that a
+/// read returns; only whole chunks without deletions and overlap come as they are.
+#[test]
+fn chunks_as_they_are_hold_what_a_read_returns() {
+    let (env, dir) = fake_block(&some_series(1, 1));
+    let stored = [
+        chunk(&[(10, 1.0), (20, 2.0), (30, 3.0)]),
+        chunk(&[(40, 4.0), (50, 5.0)]),
+        chunk(&[(60, 6.0), (80, 8.0)]),
+        chunk(&[(70, 7.0), (90, 9.0)]),
+        chunk(&[(100, 10.0)]),
+    ];
+    let series_ref = replace(&env, &dir, &stored);
+    assert_eq!(read_in_chunks(&env, &dir, TimeRange::ALL).unwrap().1, 3);
+    for deleted in [None, Some((20, 20)), Some((45, 45)), Some((0, 99))] {
+        let mut tombstones = Tombstones::new();
+        if let Some((first, last)) = deleted {
+            let (first, last) = (WINDOW.start + first, WINDOW.start + last);
+            tombstones.add(u64::from(series_ref), Interval { first, last });
+        }
+        let mut bytes = Vec::new();
+        tombstones.encode(&mut bytes);
+        put_file(&env, &dir.join("tombstones"), &bytes);
+        for start in (0..=110).step_by(5) {
+            for end in (start..=115).step_by(5) {
+                let range = TimeRange::new(WINDOW.start + start, WINDOW.start + end);
+                let (found, _) = read_in_chunks(&env, &dir, range).unwrap();
+                assert_eq!(found, read_one(&env, &dir, range), "{start} to {end}, without {deleted:?}");
+            }
+        }
+    }
+}
+
+/// A chunk with other times than in the index may belong to another block: it never goes out as it is.
+#[test]
+fn chunks_with_other_times_or_a_wrong_checksum_are_damage_however_they_are_read() {
+    let (env, dir) = fake_block(&some_series(1, 1));
+    for (min, max) in [(10, 15), (5, 20), (10, 25)] {
+        let (min_time, max_time) = (WINDOW.start + min, WINDOW.start + max);
+        let other = EncodedChunk { min_time, max_time, ..chunk(&[(10, 1.0), (20, 2.0)]) };
+        replace(&env, &dir, &[chunk(&[(1, 1.0)]), other]);
+        let decoded = read_all(&env, &Block::open(&env, &dir).unwrap()).map(drop);
+        let in_chunks = read_in_chunks(&env, &dir, TimeRange::ALL).map(|(_, stored)| assert_eq!(stored, 1));
+        assert_eq!(format!("{in_chunks:?}"), format!("{decoded:?}"), "{min} to {max}");
+    }
+    replace(&env, &dir, &[chunk(&[(10, 1.0), (20, 2.0)])]);
+    let path = dir.join("chunks/000001");
+    let mut bytes = env.disk.read(&path).unwrap();
+    let last = bytes.len() - 6;
+    bytes[last] ^= 1;
+    put_file(&env, &path, &bytes);
+    let error = read_in_chunks(&env, &dir, TimeRange::ALL).unwrap_err().to_string();
+    assert!(error.contains("checksum"), "{error}");
 }
 
 #[test]

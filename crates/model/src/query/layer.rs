@@ -92,3 +92,82 @@ impl<F: FnMut(SeriesRead) -> SeriesRead + Send> SeriesBatches for Mapped<F> {
         has_more
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chronolith_base::ManualClock;
+
+    use super::*;
+    use crate::query::{LabelValueScan, Queryable, Selector, SoleLabelValues, Wanted};
+    use crate::{Matcher, TimeRange};
+
+    /// A source that lists the ranges it is asked for.
+    struct Ranges;
+
+    impl Source for Ranges {
+        fn open(&self, read: Read, _: &ReadContext) -> Result<Opened, QueryError> {
+            Ok(match read.wanted {
+                Wanted::LabelNames | Wanted::LabelValues { .. } => {
+                    Opened::listed(vec![format!("{:?} {:?}", read.request.matchers, read.request.range)])
+                }
+                wanted => Opened::nothing(&wanted),
+            })
+        }
+    }
+
+    /// Asks for the time before 10, and numbers the entries of lists.
+    struct Early;
+
+    impl Layer for Early {
+        fn rewrite(&self, mut read: Read, _: &ReadContext) -> Option<Read> {
+            let range = &mut read.request.range;
+            range.end = range.end.min(10);
+            (range.start < range.end).then_some(read)
+        }
+
+        fn map(&self, asked: &Read, opened: Opened, _: &ReadContext) -> Opened {
+            let end = asked.request.range.end;
+            opened.map_list(move |list| list.into_iter().map(|entry| format!("{entry} of {end}")).collect())
+        }
+    }
+
+    #[test]
+    fn a_layer_changes_the_read_and_its_answer() {
+        let ctx = ReadContext::unlimited(Arc::new(ManualClock::new(0)));
+        let view: Arc<dyn Queryable> =
+            Arc::new(Layered { layer: &Early, source: Layered { layer: Early, source: Ranges } });
+        let matchers = [Matcher::equal("a", "b")];
+        let selector = Selector { matchers: &matchers, range: TimeRange { start: 3, end: 20 } };
+        let asked = "[a=\"b\"] TimeRange { start: 3, end: 10 } of 10 of 20";
+        assert_eq!(view.label_names(&selector, 0, &ctx).expect("names"), [asked]);
+        assert_eq!(view.label_values("x", &selector, 0, &ctx).expect("values"), [asked]);
+    }
+
+    /// A view that has nothing to ask answers each form of a read without its source.
+    #[test]
+    fn a_read_of_nothing_is_answered_in_each_form() {
+        let ctx = ReadContext::unlimited(Arc::new(ManualClock::new(0)));
+        let view = Layered { layer: Early, source: Ranges };
+        let range = TimeRange { start: 10, end: 20 };
+        let late = Selector { matchers: &[], range };
+        let mut series = Vec::new();
+        assert!(!view.select(&late, &ctx).expect("opens").next_batch(&mut series).expect("no error"));
+        assert!(series.is_empty());
+        assert_eq!(view.estimate(&late, &ctx).expect("estimates"), Some(Default::default()));
+        assert!(view.label_names(&late, 0, &ctx).expect("names").is_empty());
+        assert!(view.label_values("x", &late, 0, &ctx).expect("values").is_empty());
+        let scan = LabelValueScan { name: "x", prefix: "", range };
+        let mut count = 0;
+        let mut visit = |_: &str| {
+            count += 1;
+            true
+        };
+        view.scan_label_values(&scan, &ctx, &mut visit).expect("visits");
+        assert_eq!(count, 0);
+        let search = SoleLabelValues { name: "x", range };
+        let mut cursor = view.sole_label_values(&search, &ctx).expect("searches").expect("a cursor");
+        assert_eq!(cursor.seek("").expect("searched"), None);
+    }
+}
