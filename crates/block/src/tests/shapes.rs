@@ -119,8 +119,8 @@ fn deleted_intervals_are_left_out() {
     check(&[(0, 99)], &[]);
 }
 
-/// The samples of the one series in `range`, from chunks as they are and from decoded parts, and the number of
-/// chunks that came as they are.
+/// The samples of the one series in `range`, from chunks as they are and from decoded parts, and the
+/// number of chunks that came as they are.
 fn read_in_chunks(env: &Env, dir: &Path, range: TimeRange) -> Result<(Vec<(i64, f64)>, usize), QueryError> {
     let block = Block::open(env, dir).unwrap();
     let matchers = [Matcher::equal("a", "b")];
