@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronolith_base::DecodeError;
-use chronolith_format::block::chunks::{ChunkRef, decode_chunk, sample_count_claimed};
+use chronolith_format::block::chunks::{ChunkRef, decode_chunk, read_chunk_unverified, sample_count_claimed};
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::chunk::RawChunk;
 use chronolith_format::{chunk::dense, chunk::histogram, chunk::kinds, chunk::xor, chunk::xor2};
@@ -46,6 +46,12 @@ pub(crate) fn raw_chunk(bytes: &RangeBytes, chunk_ref: ChunkRef) -> Result<RawCh
 /// buffers.
 pub(crate) fn claimed_samples(bytes: &RangeBytes, chunk_ref: ChunkRef) -> usize {
     sample_count_claimed(bytes_at(bytes, chunk_ref), chunk_ref.offset()).map_or(0, usize::from)
+}
+
+/// Encoding byte that a chunk claims, not verified; `None` if that cannot be read.
+pub(crate) fn claimed_encoding(bytes: &RangeBytes, chunk_ref: ChunkRef) -> Option<u8> {
+    let chunk = read_chunk_unverified(bytes_at(bytes, chunk_ref), chunk_ref.offset());
+    chunk.ok().map(|chunk| chunk.encoding)
 }
 
 /// Returns the number of samples of an XOR chunk whose first and last times are `times`; `None` for other

@@ -74,7 +74,7 @@ impl SampleSource for BlockSeries {
             let is_alone = chunk.min_time >= visited_end
                 && chunks.peek().is_none_or(|next| next.min_time > chunk.max_time);
             visited_end = visited_end.max(chunk.max_time.saturating_add(1));
-            match self.stored(chunk, range).filter(|stored| is_alone && accepts(stored.encoding)) {
+            match is_alone.then(|| self.stored(chunk, range, accepts)).flatten() {
                 Some(stored) => {
                     self.visit_decoded(rest.take(), scratch, visit)?;
                     visit(SamplesPart::Stored(stored))?;
@@ -163,12 +163,19 @@ impl BlockSeries {
 
     /// The chunk as it is, if all its samples are in `range`, none of them is deleted, its checksum is
     /// right and its first time is the one in the index. Other chunks are decoded, which reports damage.
-    fn stored(&self, chunk: &ChunkMeta, range: TimeRange) -> Option<StoredChunk<'_>> {
+    fn stored(
+        &self,
+        chunk: &ChunkMeta,
+        range: TimeRange,
+        accepts: &dyn Fn(u8) -> bool,
+    ) -> Option<StoredChunk<'_>> {
         let ChunkMeta { min_time, max_time, .. } = *chunk;
         let is_deleted = self.deleted.iter().any(|one| one.first <= max_time && min_time <= one.last);
         if is_deleted || !range.contains(min_time) || !range.contains(max_time) {
             return None;
         }
+        // Before the checksum, which decoding verifies too.
+        chunk::claimed_encoding(&self.bytes, chunk.chunk_ref).filter(|encoding| accepts(*encoding))?;
         let raw = chunk::raw_chunk(&self.bytes, chunk.chunk_ref).ok()?;
         let sample_count = chunk::xor_sample_count(raw, (min_time, max_time))?;
         Some(StoredChunk { min_time, max_time, sample_count, encoding: raw.encoding, bytes: raw.bytes })

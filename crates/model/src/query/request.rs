@@ -1,10 +1,10 @@
-//! Reads as values: what a caller asks of a source of series, owned, so that it can be changed on its
-//! way down, handed to another thread, printed and encoded.
+//! Requests for series, owned: views change them on their way to a source, and they can be handed to another
+//! thread, printed and encoded.
 //!
 //! Invariant: a source may ignore each wish of a request but the matchers, the range, the column type and the
 //! shard, by which no caller filters.
-//! Not here: the source ([`Source`](super::Source)); what a read may use ([`super::ReadContext`]); bytes
-//! of an encoded read (`format::read`).
+//! Not here: the source ([`Source`](super::Source)); memory, time and threads of a read
+//! ([`super::ReadContext`]); bytes of an encoded read (`format::read`).
 
 use std::sync::Arc;
 
