@@ -6,10 +6,15 @@ use std::net::IpAddr;
 
 use chronolith_server::{CarbonProtocol, ServerOptions};
 
-/// Returns the warning for listeners that are not on a loopback address; none if all are.
+/// Setting of the listener of the HTTP APIs.
+const HTTP: &str = "http";
+
+/// Returns the warning for listeners that are not on a loopback address and ask for no credentials; none if
+/// there is none.
 pub(crate) fn open_to_others(options: &ServerOptions) -> Option<String> {
+    let has_logins = options.service.access.file.is_some();
     let open: Vec<String> = all(options)
-        .filter(|(_, address)| !is_loopback(address))
+        .filter(|(setting, address)| !is_loopback(address) && !(has_logins && *setting == HTTP))
         .map(|(setting, address)| format!("{setting} {address}"))
         .collect();
     if open.is_empty() {
@@ -20,9 +25,12 @@ pub(crate) fn open_to_others(options: &ServerOptions) -> Option<String> {
     } else {
         ""
     };
+    if has_logins {
+        return Some(format!("no authentication: every host that reaches {} can write", open.join(", ")));
+    }
     Some(format!(
-        "no TLS and no authentication: every host that reaches {} can read, write and delete{influx}; \
-         put a reverse proxy with both in front, or listen on 127.0.0.1",
+        "no authentication: every host that reaches {} can read, write and delete{influx}; \
+         ask for credentials with --access.file, or listen on 127.0.0.1",
         open.join(", ")
     ))
 }
@@ -37,7 +45,7 @@ fn all(options: &ServerOptions) -> impl Iterator<Item = (&'static str, &str)> {
         (setting, listener.listen.as_str())
     });
     let udp = options.service.influx.udp.iter().map(|listener| ("influx.udp", listener.listen.as_str()));
-    std::iter::once(("http", options.listen.as_str())).chain(carbon).chain(udp)
+    std::iter::once((HTTP, options.listen.as_str())).chain(carbon).chain(udp)
 }
 
 /// Returns true if only this machine reaches `host:port`. A name other than `localhost` may be any address.

@@ -21,6 +21,7 @@ mod progress;
 mod query;
 mod serve;
 mod settings;
+mod token;
 mod version;
 mod wal;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Some(("bucket", matches)) => bucket::run(matches),
         Some(("wal", matches)) => wal::run(matches),
         Some(("graphite", matches)) => graphite::run(matches),
+        Some(("token", matches)) => token::run(matches),
         Some(("licences", _)) => {
             query::print(&licences::text());
             Ok(ExitCode::SUCCESS)
@@ -87,6 +89,7 @@ fn command() -> Command {
         .subcommand(bucket::command())
         .subcommand(wal::command())
         .subcommand(graphite::command())
+        .subcommand(token::command())
         .subcommand(Command::new("licences").about("Print the licences of embedded files"))
         .subcommand(Command::new("version").about("Print the version"))
 }

@@ -24,6 +24,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     log::start(&settings)?;
     log_warnings(&settings);
     if let Some(open) = listeners::open_to_others(&settings.server) {
+        anyhow::ensure!(!settings.server.web.access_required, "--access.required: {open}");
         tracing::warn!("{open}");
     }
     let reload = reload(&env, matches, &settings);
@@ -94,6 +95,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
             }
         },
         RunError::Bucket(_) => "see docs/bucket.md for the forms of --bucket and its settings",
+        RunError::Access(_) => "see docs/access.md for the form of the file",
         RunError::GraphiteRules(_) => "see docs/graphite.md for the files of rules",
         RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",
         RunError::Threads(_) => "the system refuses more threads: raise its limits",

@@ -37,4 +37,4 @@ pub use select::{
     Target, TargetName,
 };
 pub use show::{Cardinality, CardinalityOf, KeyMatch, Page, ShowSeries, ShowTagValues};
-pub use statement::Statement;
+pub use statement::{Need, Statement};

@@ -36,7 +36,7 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// The text for the client, also if some points are refused.
-    fn write(&self, store: &StoreId, batch: &WriteBatch) -> Result<(), String>;
+    fn write(&self, store: &StoreId, batch: &mut WriteBatch) -> Result<(), String>;
 
     /// Returns the hash of a password.
     fn hash_password(&self, password: &str) -> String;

@@ -1,6 +1,7 @@
 //! Protocol bytes to [`chronolith_model::WriteBatch`], and answers to bytes: remote read, federation. Sees no
 //! socket and no storage.
 
+pub mod added_labels;
 pub mod carbon;
 pub mod line_protocol;
 pub mod metric_family;

@@ -30,7 +30,7 @@ pub use limits::{
     DECOMPRESSED_BYTES_MAX, EXEMPLAR_COUNT_MAX, EXEMPLAR_LABEL_BYTES_MAX, LABEL_SECTION_BYTES_MAX,
     METADATA_COUNT_MAX, SAMPLE_COUNT_MAX, SERIES_COUNT_MAX,
 };
-pub use measurements::into_measurements;
+pub use measurements::{MEASUREMENTS, into_measurements};
 pub use refused::Refused;
 
 /// Number of this protocol in [`LabelSource::protocol`].

@@ -60,6 +60,12 @@ impl Matcher {
         Ok(Matcher { name: Arc::from(name), op, value: Arc::from(value), regex })
     }
 
+    /// The same matcher for another label.
+    #[must_use]
+    pub fn with_name(self, name: &str) -> Matcher {
+        if &*self.name == name { self } else { Matcher { name: Arc::from(name), ..self } }
+    }
+
     /// `name="value"`.
     #[must_use]
     pub fn equal(name: &str, value: &str) -> Matcher {

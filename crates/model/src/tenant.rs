@@ -210,6 +210,37 @@ pub struct QueryLimits {
     pub graphite: GraphiteLimits,
 }
 
+/// The smaller of two limits of which 0 is none.
+fn smaller<T: Ord + Default>(a: T, b: T) -> T {
+    let none = T::default();
+    if a == none || (b != none && b < a) { b } else { a }
+}
+
+impl QueryLimits {
+    /// The smaller of each limit, for a read of two tenants.
+    #[must_use]
+    pub fn smaller(&self, other: &QueryLimits) -> QueryLimits {
+        QueryLimits {
+            concurrency_max: smaller(self.concurrency_max, other.concurrency_max),
+            memory_bytes_max: smaller(self.memory_bytes_max, other.memory_bytes_max),
+            lookback_ms: smaller(self.lookback_ms, other.lookback_ms),
+            fetch: FetchLimits {
+                bytes_max: smaller(self.fetch.bytes_max, other.fetch.bytes_max),
+                series_max: smaller(self.fetch.series_max, other.fetch.series_max),
+                chunks_max: smaller(self.fetch.chunks_max, other.fetch.chunks_max),
+            },
+            graphite: GraphiteLimits {
+                series_max: smaller(self.graphite.series_max, other.graphite.series_max),
+                points_max: smaller(self.graphite.points_max, other.graphite.points_max),
+                points_soft: smaller(self.graphite.points_soft, other.graphite.points_soft),
+                targets_max: smaller(self.graphite.targets_max, other.graphite.targets_max),
+                nodes_max: smaller(self.graphite.nodes_max, other.graphite.nodes_max),
+                tag_results_max: smaller(self.graphite.tag_results_max, other.graphite.tag_results_max),
+            },
+        }
+    }
+}
+
 /// Limits and policies of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {

@@ -22,6 +22,7 @@ mod host_check;
 mod inflate;
 pub(crate) mod influx;
 mod lifecycle;
+mod login;
 mod metadata;
 mod observe;
 mod openapi;
@@ -38,6 +39,7 @@ mod routes;
 mod routing;
 mod search;
 mod self_metrics;
+mod sender;
 mod series;
 mod status;
 mod stream;
@@ -60,9 +62,13 @@ use crate::web::Web;
 
 pub(crate) use lifecycle::reload_now;
 
-/// All routes of the server. There are no credentials: everybody may do everything.
+/// All routes of the server. Without access control everybody may do everything.
 pub(crate) fn router(web: Arc<Web>) -> Router {
-    router_with(web, &Access::of(Principal::unrestricted()))
+    let access = match web.service.access.is_on() {
+        true => Access::Logins,
+        false => Access::of(Principal::unrestricted()),
+    };
+    router_with(web, &access)
 }
 
 fn router_with(web: Arc<Web>, access: &Access) -> Router {

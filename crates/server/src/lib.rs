@@ -20,6 +20,7 @@ pub mod serve;
 mod version;
 mod web;
 
+pub use chronolith_service::access::directory::{hash_of_token, new_token};
 pub use chronolith_service::options::{
     CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, RuleFiles,
     UdpListener, WriteOptions,

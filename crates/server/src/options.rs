@@ -65,6 +65,8 @@ pub struct WebOptions {
     pub build: BuildInfo,
     /// True if the admin API answers.
     pub admin_api: bool,
+    /// True if no listener that other hosts reach may be open without credentials.
+    pub access_required: bool,
     /// True if `/-/reload` answers.
     pub lifecycle: bool,
     /// Time for which `/-/ready` says no before the listener closes.

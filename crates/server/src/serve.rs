@@ -78,6 +78,7 @@ impl Server {
         let web = Arc::new(Web::new(env, options, reload));
         web.service.queries.log.open(&*web.service.env.disk).map_err(RunError::QueryLog)?;
         web.service.read_rules().map_err(RunError::GraphiteRules)?;
+        web.service.access.read(&web.service.env).map_err(RunError::Access)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(web.clone(), listener, http::router(web.clone()), closed.clone()));
         listen_for_points(&web, &runtime, &closed)?;
@@ -142,6 +143,7 @@ impl Server {
             self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
         self.spawn_continuous_queries()?;
+        self.spawn_access()?;
         if self.running.web.options.self_scrape_interval_ms > 0 {
             let web = self.running.web.clone();
             let stop = self.running.stop.clone();
@@ -168,6 +170,29 @@ impl Server {
         web.service.set_bucket(sources.clone());
         self.running.bucket = Some(runtime);
         Ok(sources)
+    }
+
+    /// Reads the access file again whenever it has changed.
+    fn spawn_access(&mut self) -> Result<(), RunError> {
+        if !self.running.web.service.access.is_on() {
+            return Ok(());
+        }
+        let web = self.running.web.clone();
+        let stop = self.running.stop.clone();
+        let run = move || {
+            while !stop.wait(TICK_PAUSE) {
+                guarded(&web, "access", || match web.service.access.read(&web.service.env) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        let principals = web.service.access.directory().principal_count();
+                        tracing::info!(principals, "access file read again");
+                    }
+                    Err(error) => tracing::error!(error, "the principals in use stay"),
+                });
+            }
+        };
+        self.running.threads.push(thread::spawn("access", run).map_err(RunError::Threads)?);
+        Ok(())
     }
 
     fn spawn_continuous_queries(&mut self) -> Result<(), RunError> {
@@ -313,8 +338,7 @@ fn listen_for_points(
         let socket = runtime.block_on(listen(address)).map_err(|error| bind(setting, address, error))?;
         let local = socket.local_addr().map_err(|error| bind(setting, address, error))?;
         let input = web.service.carbon.of_listener(idx);
-        let listener =
-            Arc::new(carbon::listener::Listener { web: web.clone(), options: options.clone(), input });
+        let listener = Arc::new(carbon::listener::Listener::new(web.clone(), options.clone(), input));
         tracing::info!(address = %local, listener = listener.input.name, "listening for carbon");
         if options.protocol == CarbonProtocol::Plaintext {
             let datagrams = udp_socket(setting, &local.to_string())?;

@@ -5,5 +5,6 @@
 pub mod influxql;
 pub mod plan;
 pub mod promql;
+pub mod records;
 pub mod run;
 pub mod running;

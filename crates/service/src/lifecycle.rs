@@ -7,9 +7,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use chronolith_model::query::TenantSources;
+use chronolith_model::query::{Queryable, TenantSources};
 use chronolith_tsdb::{ReplayProgress, Tsdb};
 
+use crate::access::Identity;
 use crate::refusal::Refusal;
 
 /// State of the store from start to stop.
@@ -60,8 +61,16 @@ impl Lifecycle {
     ///
     /// # Errors
     /// `unavailable` while the replay runs or the server stops.
-    pub fn source(&self) -> Result<&Arc<dyn TenantSources>, Refusal> {
+    pub(crate) fn source(&self) -> Result<&Arc<dyn TenantSources>, Refusal> {
         Ok(&self.answering()?.sources)
+    }
+
+    /// Series that `identity` may read: the only way from a call to series.
+    ///
+    /// # Errors
+    /// `unavailable` while the replay runs or the server stops.
+    pub fn view(&self, identity: &Identity) -> Result<Arc<dyn Queryable>, Refusal> {
+        Ok(identity.view(&**self.source()?))
     }
 
     fn answering(&self) -> Result<&Opened, Refusal> {

@@ -7,11 +7,15 @@ use std::path::PathBuf;
 use chronolith_model::TenantId;
 use chronolith_tsdb::{HeadMemory, HeadMemoryOptions, TsdbOptions};
 
+use crate::access::control::AccessOptions;
+
 /// Options of the service.
 #[derive(Debug, Clone)]
 pub struct ServiceOptions {
     /// True if there is more than one tenant; otherwise all requests belong to `anonymous`.
     pub multitenancy: bool,
+    /// Access control.
+    pub access: AccessOptions,
     /// The store.
     pub tsdb: TsdbOptions,
     /// Queries.
@@ -34,6 +38,7 @@ impl ServiceOptions {
     pub fn new(data_dir: PathBuf) -> ServiceOptions {
         ServiceOptions {
             multitenancy: false,
+            access: AccessOptions::default(),
             tsdb: TsdbOptions {
                 head_memory: HeadMemoryOptions { limit: HeadMemory::Percent(50), tenant_percent: 25 },
                 ..TsdbOptions::new(data_dir)

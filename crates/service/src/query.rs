@@ -1,6 +1,7 @@
 //! Queries of all languages: what they share.
 
 pub mod context;
+pub mod family;
 pub mod log;
 pub mod range_cache;
 pub mod selectors;

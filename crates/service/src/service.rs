@@ -12,6 +12,7 @@ use chronolith_model::{TenantId, TenantLimits};
 use chronolith_tsdb::{BucketSources, LimitsTable, SourcePart, Tsdb, fanout};
 use parking_lot::RwLock;
 
+use crate::access::control::AccessControl;
 use crate::admission::Admission;
 use crate::admission::threads::QueryThreads;
 use crate::carbon::CarbonContext;
@@ -31,6 +32,8 @@ pub struct Service {
     pub options: ServiceOptions,
     /// The store, once it is open.
     pub lifecycle: Lifecycle,
+    /// Principals.
+    pub access: AccessControl,
     /// Permits and memory.
     pub admission: Admission,
     /// Threads of queries and of other requests that take long.
@@ -59,6 +62,7 @@ impl Service {
     pub fn new(env: Env, options: ServiceOptions) -> Service {
         Service {
             lifecycle: Lifecycle::default(),
+            access: AccessControl::new(options.access.clone(), options.multitenancy),
             admission: Admission::new(&options, &env.clock),
             threads: QueryThreads::default(),
             queries: QueryContext::new(&options),

@@ -12,6 +12,7 @@ pub mod reject_log;
 use std::sync::Arc;
 
 use chronolith_base::Clock;
+use chronolith_ingest::added_labels::AddedLabelsTooLarge;
 use chronolith_ingest::{carbon, line_protocol, remote_write};
 use chronolith_model::databases::{CatalogChange, CatalogError};
 use chronolith_model::{StoreId, TenantId, TimeUnit, WriteBatch, WriteOutcome};
@@ -19,6 +20,7 @@ use chronolith_tsdb::{Applied, Tsdb, WriteError, Writer};
 
 use self::batches::BatchPool;
 use self::reject_log::RejectLog;
+use crate::access::Identity;
 use crate::activity::rejects::{RejectOrigin, Rejects, WriteSender};
 use crate::metrics::tenants::TenantMetrics;
 use crate::metrics::write::WriteMetrics;
@@ -68,8 +70,8 @@ pub trait Decode {
 /// Destination and origin of the samples of a request.
 #[derive(Clone, Copy)]
 pub struct WriteTarget<'a> {
-    /// Tenant that writes.
-    pub tenant: &'a TenantId,
+    /// Sender and tenant.
+    pub identity: &'a Identity,
     /// Store of the samples.
     pub store: TargetStore<'a>,
     /// A client or a continuous query.
@@ -110,6 +112,9 @@ pub enum StoreFailure {
     /// The store of the samples could not be created.
     #[error("{0}")]
     Catalog(#[from] CatalogError),
+    /// The labels of the sender do not fit.
+    #[error("{0}")]
+    Labels(#[from] AddedLabelsTooLarge),
 }
 
 impl StoreFailure {
@@ -118,7 +123,7 @@ impl StoreFailure {
     pub fn limit(&self) -> Option<&'static str> {
         match self {
             StoreFailure::Batch { limit, .. } => *limit,
-            StoreFailure::Catalog(_) => None,
+            StoreFailure::Catalog(_) | StoreFailure::Labels(_) => None,
         }
     }
 }
@@ -253,19 +258,28 @@ impl Writing<'_> {
     ///
     /// # Errors
     /// [`StoreFailure`]: nothing of the batch is applied.
-    pub fn apply_batch(&mut self, batch: &WriteBatch) -> Result<(), StoreFailure> {
+    pub fn apply_batch(&mut self, batch: &mut WriteBatch) -> Result<(), StoreFailure> {
         if !has_items(batch) {
             return Ok(());
         }
+        let added = self.target.identity.principal().added_labels();
+        let source = added.add_to(batch).map_err(StoreFailure::Labels)?;
+        let result = self.apply_labelled(batch);
+        // The batch is used again.
+        batch.source = source;
+        result
+    }
+
+    fn apply_labelled(&mut self, batch: &WriteBatch) -> Result<(), StoreFailure> {
         let own;
         let store_id = match self.target.store {
             TargetStore::Id(id) => id,
             TargetStore::Default => {
-                own = StoreId::from(self.target.tenant);
+                own = StoreId::from(self.target.identity.tenant());
                 &own
             }
             TargetStore::Graphite => {
-                own = graphite_store(self.store, self.target.tenant)?;
+                own = graphite_store(self.store, self.target.identity.tenant())?;
                 &own
             }
         };
@@ -295,7 +309,7 @@ impl Writing<'_> {
         }
         metrics.start_times.add(self.start_time_count);
         add_refused(&mut outcome);
-        self.writes.count(self.target.tenant, &outcome);
+        self.writes.count(self.target.identity.tenant(), &outcome);
         Ok(outcome)
     }
 

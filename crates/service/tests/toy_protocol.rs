@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chronolith_base::{Env, MemDisk};
 use chronolith_model::{Labels, METRIC_NAME, Reject, TenantId, TimeUnit, WriteBatch};
-use chronolith_service::access::{Principal, Scope, Scopes, Tenants};
+use chronolith_service::access::{Identity, Principal, Scope, Scopes, Tenants};
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::admission::Admission;
 use chronolith_service::write::batches::BatchPool;
@@ -81,7 +81,11 @@ impl Toy {
         let memory = self.admission.write_memory.of(tenant, 0);
         let held = memory.budget.reserve(text.len() as u64);
         let _held = held.map_err(|full| refused(full.into()))?;
-        let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::Client };
+        let target = WriteTarget {
+            identity: &Identity::internal(tenant),
+            store: TargetStore::Default,
+            writer: Writer::Client,
+        };
         let mut writing = self.writes.begin(&self.store, target);
         let applied = writing.apply(&self.batches, &mut Lines(text.lines()));
         applied.map_err(|failure| match failure {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_model::{Labels, METRIC_NAME, TenantId, WriteBatch};
 use chronolith_promql::engine::Value;
+use chronolith_service::access::Identity;
 use chronolith_service::evaluation::promql::{
     self, Caller, CallerText, Detail, EvalTimes, PromqlAnswer, PromqlError, PromqlQuery,
 };
@@ -81,9 +82,13 @@ fn store(service: &Service, tenant: &TenantId, samples: &[(Labels, f64)]) -> u64
     for (labels, value) in samples {
         batch.push_labels(labels, &[(NOW_MS, *value)]);
     }
-    let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::ContinuousQuery };
+    let target = WriteTarget {
+        identity: &Identity::internal(tenant),
+        store: TargetStore::Default,
+        writer: Writer::ContinuousQuery,
+    };
     let mut writing = service.writes.begin(service.lifecycle.store().expect("open"), target);
-    writing.apply_batch(&batch).expect("applied");
+    writing.apply_batch(&mut batch).expect("applied");
     writing.wait(|_| {}).expect("durable").accepted_count
 }
 
@@ -94,9 +99,10 @@ fn run(
     rule: &Rule,
     look: impl FnOnce(),
 ) -> Option<Result<u64, Failed>> {
-    let admitted = service.try_admit(&service.admission.continuous, tenant, TIMEOUT_MS)?;
+    let identity = Identity::internal(tenant);
+    let admitted = service.try_admit(&service.admission.continuous, &identity, TIMEOUT_MS)?;
     let query = PromqlQuery {
-        tenant,
+        identity: &identity,
         text: rule.text,
         times: EvalTimes::At(NOW_MS),
         lookback_ms: None,
@@ -165,7 +171,9 @@ fn one_rule_runs_at_a_time_and_within_the_limits_of_queries() {
     let service = service(|options| options.query.samples_max = 1);
     let tenant = TenantId::anonymous();
     store(&service, &tenant, &[(up("a"), 1.0), (up("b"), 4.0)]);
-    let held = service.try_admit(&service.admission.continuous, &tenant, TIMEOUT_MS).expect("free");
+    let held = service
+        .try_admit(&service.admission.continuous, &Identity::internal(&tenant), TIMEOUT_MS)
+        .expect("free");
     assert_eq!(run(&service, &tenant, &SUM, || {}), None, "no permit");
     drop(held);
     let copy = Rule { metric: "copy", text: "up" };

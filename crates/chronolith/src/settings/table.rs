@@ -35,7 +35,7 @@ static NETWORK: &[Setting] = &[
         "http",
         "127.0.0.1:9595",
         Form::Text("HOST:PORT"),
-        "Address of the HTTP APIs and the web interface; there is no TLS and no authentication",
+        "Address of the HTTP APIs and the web interface; without --access.file everybody who reaches it may do everything",
         |s, v| set(&mut s.server.listen, value::host_and_port(v)),
     ),
     Setting::server(
@@ -44,6 +44,20 @@ static NETWORK: &[Setting] = &[
         Form::Switch,
         "Take the tenant from X-Scope-OrgID; otherwise all is one tenant",
         |s, v| set(&mut s.server.service.multitenancy, value::switch(v)),
+    ),
+    Setting::server(
+        "access.file",
+        "",
+        Form::Text("FILE"),
+        "File with principals (credentials, tenants, scopes), read again when it changes; empty = no login is asked for",
+        |s, v| set(&mut s.server.service.access.file, value::file_or_none(v)),
+    ),
+    Setting::server(
+        "access.required",
+        "false",
+        Form::Switch,
+        "Do not start with a listener that other hosts reach and that asks for no credentials",
+        |s, v| set(&mut s.server.web.access_required, value::switch(v)),
     ),
     Setting::server(
         "web.enable-admin-api",

@@ -141,11 +141,15 @@ fn a_running_prometheus_is_not_imported_without_force() {
 /// `--http 0.0.0.0:9595` opened all data to the network without a word.
 #[test]
 fn an_address_for_other_hosts_is_one_warning() {
-    let warning = "no TLS and no authentication";
+    let warning = "no authentication";
     let output = run(&["serve", "--check-config", "--http", "0.0.0.0:9595", "--carbon.listen", "[::]:2003"]);
     let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), stderr.matches(warning).count()), (Some(0), 1), "{stderr}");
     assert!(stderr.contains("http 0.0.0.0:9595, carbon.listen [::]:2003"), "{stderr}");
+    let open = run(&["serve", "--http", "0.0.0.0:0", "--access.required"]);
+    let stderr = text(&open.stderr);
+    assert_eq!((open.status.code(), stderr.matches(warning).count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.contains("--access.required"), "{stderr}");
     let output = run(&["serve", "--check-config"]);
     assert!(!text(&output.stderr).contains(warning), "{}", text(&output.stderr));
 }

@@ -150,7 +150,41 @@ impl fmt::Debug for Statement {
     }
 }
 
+/// Kind of permission that a statement needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Reads series, or names of databases and retention policies.
+    Reads,
+    /// Stores points.
+    Writes,
+    /// Deletes points or series.
+    Deletes,
+    /// Changes databases, users or queries, or shows the state of the server.
+    Administers,
+}
+
 impl Statement {
+    /// Kind of permission that the statement needs.
+    #[must_use]
+    pub fn need(&self) -> Need {
+        use Statement as S;
+        match self {
+            S::Select(select) if select.target.is_some() => Need::Writes,
+            S::Select(_)
+            | S::Explain { .. }
+            | S::ShowDatabases
+            | S::ShowRetentionPolicies(_)
+            | S::ShowMeasurements(_)
+            | S::ShowSeries(_)
+            | S::ShowTagKeys(_)
+            | S::ShowTagValues(_)
+            | S::ShowFieldKeys(_)
+            | S::ShowCardinality(_) => Need::Reads,
+            S::Delete { .. } | S::DropSeries { .. } | S::DropMeasurement(_) => Need::Deletes,
+            _ => Need::Administers,
+        }
+    }
+
     /// Returns true if the statement changes something. A GET request with one is answered, with a message
     /// that POST is to be used.
     #[must_use]

@@ -113,7 +113,7 @@ impl<'a> PointWriter<'a> {
         if !self.batch.times.is_empty() {
             self.session.ctx.check()?;
             let store = self.store.clone().map_err(StatementError::Text)?;
-            self.session.storage.write(&store, &self.batch).map_err(StatementError::Text)?;
+            self.session.storage.write(&store, &mut self.batch).map_err(StatementError::Text)?;
             self.batch.clear();
             self.batch_bytes = 0;
         }

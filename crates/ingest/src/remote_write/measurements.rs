@@ -36,10 +36,13 @@ fn parse_labels(key: SeriesKey<'_>, out: &mut LabelsBuilder) -> Result<(), Rejec
     Ok(())
 }
 
+/// Protocol of batches that [`into_measurements`] made.
+pub const MEASUREMENTS: LabelSource = LabelSource { protocol: PROTOCOL, parse: parse_labels, is_typed: true };
+
 /// Turns a batch of [`super::decode`] into one for the store of a database, whose times are nanoseconds.
 /// Histograms, exemplars, metadata and start timestamps are left out. Returns the number of samples that are.
 pub fn into_measurements(batch: &mut WriteBatch) -> u64 {
-    batch.source = LabelSource { protocol: PROTOCOL, parse: parse_labels, is_typed: true };
+    batch.source = MEASUREMENTS;
     let before = batch.times.len();
     let mut histograms = batch.histograms.iter().map(|(idx, _)| *idx as usize).peekable();
     let mut kept = 0;

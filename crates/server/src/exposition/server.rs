@@ -1,5 +1,7 @@
 //! Metrics that are read from parts of the server with no counters of their own kind.
 
+use std::sync::atomic::Ordering;
+
 use chronolith_service::metrics::definition::Metric;
 
 use super::memory::activity;
@@ -22,6 +24,35 @@ pub(super) static SERVER: &[Metric<Web>] = &[
     Metric::gauge("chronolith_ready", "1 if queries and writes are served.", |web| {
         f64::from(u8::from(web.service.lifecycle.is_ready()))
     }),
+    Metric::counters(
+        "chronolith_access_refused_total",
+        &["reason"],
+        "Requests refused by access control, by reason.",
+        |web, samples| {
+            let metrics = &web.service.access.metrics;
+            for (reason, counter) in [
+                ("no_credentials", &metrics.missing),
+                ("wrong_credentials", &metrics.wrong),
+                ("expired", &metrics.expired),
+                ("denied", &metrics.denied),
+            ] {
+                samples.push(&[reason], counter.load(Ordering::Relaxed) as f64);
+            }
+        },
+    ),
+    Metric::gauge("chronolith_access_principals", "Principals of the access file in use.", |web| {
+        web.service.access.directory().principal_count() as f64
+    }),
+    Metric::gauge(
+        "chronolith_access_file_last_read_successful",
+        "1 if the access file could be used when it was last read, 0 if the principals before it stay; 0 without one.",
+        |web| web.service.access.metrics.read_ok.load(Ordering::Relaxed) as f64,
+    ),
+    Metric::gauge(
+        "chronolith_access_file_last_read_success_timestamp_seconds",
+        "When the access file in use was read, since 1970; 0 without one.",
+        |web| web.service.access.metrics.read_ms.load(Ordering::Relaxed) as f64 / 1000.0,
+    ),
     Metric::gauge("chronolith_http_connections", "Open connections.", |web| web.connections.count() as f64),
     Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |web| {
         web.connections.count_max() as f64

@@ -26,8 +26,8 @@ pub(super) async fn blocks(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&web, request).await?;
-    let tenant = call.tenant.clone();
-    let listed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+    let identity = call.identity.clone();
+    let listed = dispatch::run(&web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
         let tenant = &call.tenant;
         let list = match (web.service.lifecycle.opened(), web.service.bucket.get()) {
             (Some(store), _) => store.statistics().block_list(tenant, BLOCK_LIST_MAX, ctx)?,

@@ -6,18 +6,21 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
 use chronolith_base::Reservation;
 use chronolith_model::TenantId;
+use chronolith_service::access::Identity;
 
 use super::body;
 use super::compress::{self, Coding};
 use super::error::{ApiError, ErrorKind};
 use super::params::Params;
 use super::request::RequestInfo;
-use super::tenant::tenant_of;
+use super::sender::identity_of;
 use crate::limits::FORM_BYTES_MAX;
 use crate::web::Web;
 
 /// A request with its parameters read.
 pub(super) struct Call {
+    pub(super) identity: Identity,
+    /// The first tenant of the identity.
     pub(super) tenant: TenantId,
     pub(super) params: Params,
     pub(super) method: Method,
@@ -50,7 +53,8 @@ enum BodyUse {
 
 async fn read(web: &Web, request: Request, body_use: BodyUse) -> Result<(Call, Vec<u8>), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let tenant = tenant_of(web.service.options.multitenancy, &parts.headers)?;
+    let identity = identity_of(&parts.extensions)?;
+    let tenant = identity.tenant().clone();
     let memory_max = web.service.limits_of(&tenant).queries.memory_bytes_max;
     let memory = web.service.admission.query_memory.of(&tenant, memory_max);
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
@@ -76,7 +80,7 @@ async fn read(web: &Web, request: Request, body_use: BodyUse) -> Result<(Call, V
     let path = parts.uri.path().to_owned();
     let coding = compress::printed_coding(&parts.method, &parts.headers);
     let info = RequestInfo::of(&parts.extensions);
-    Ok((Call { tenant, params, method: parts.method, path, coding, info, _held: held }, rest))
+    Ok((Call { identity, tenant, params, method: parts.method, path, coding, info, _held: held }, rest))
 }
 
 /// Returns true if a content type, parameters aside, is `wanted`.

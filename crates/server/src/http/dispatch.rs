@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::{ReadContext, TenantId};
+use chronolith_service::access::Identity;
 use chronolith_service::admission::Class;
 use chronolith_service::admission::small::Candidate;
 pub(super) use chronolith_service::evaluation::run::{Admitted, CancelOnDrop};
@@ -40,35 +41,35 @@ pub(super) fn refuse_partial(ctx: &ReadContext) -> Result<(), ApiError> {
 /// Runs `work` as a query: see [`chronolith_service::Service::run`].
 pub(super) async fn run<T: Send + 'static>(
     web: &Arc<Web>,
-    tenant: &TenantId,
+    identity: &Identity,
     timeout_ms: u64,
     work: impl FnOnce(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    run_as(web, &web.service.admission.query, tenant, timeout_ms, work).await
+    run_as(web, &web.service.admission.query, identity, timeout_ms, work).await
 }
 
 /// As [`run`], with a permit of `class`.
 pub(super) async fn run_as<T: Send + 'static>(
     web: &Arc<Web>,
     class: &Class,
-    tenant: &TenantId,
+    identity: &Identity,
     timeout_ms: u64,
     work: impl FnOnce(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let shared = web.clone();
-    web.service.run(class, tenant, timeout_ms, move |ctx| work(&shared, ctx)).await
+    web.service.run(class, identity, timeout_ms, move |ctx| work(&shared, ctx)).await
 }
 
 /// Runs `work` here if it is small: see [`chronolith_service::Service::run_small_first`].
 pub(super) async fn run_small_first<T: Send + 'static>(
     web: &Arc<Web>,
-    tenant: &TenantId,
+    identity: &Identity,
     timeout_ms: u64,
     candidate: Option<Candidate>,
     work: impl Fn(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let shared = web.clone();
-    web.service.run_small_first(tenant, timeout_ms, candidate, move |ctx| work(&shared, ctx)).await
+    web.service.run_small_first(identity, timeout_ms, candidate, move |ctx| work(&shared, ctx)).await
 }
 
 /// Runs `work` to its end: see [`chronolith_service::Service::run_to_end`].

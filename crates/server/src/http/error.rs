@@ -7,6 +7,7 @@ use axum::response::IntoResponse;
 use chronolith_model::QueryError;
 use chronolith_service::Refusal;
 use chronolith_service::admission::AdmissionError;
+use chronolith_service::evaluation::records::RecordsError;
 use chronolith_service::graphite::GraphiteError;
 
 use crate::http::tenant::TenantError;
@@ -154,11 +155,23 @@ pub(crate) fn text(status: StatusCode, message: &str) -> Response<Body> {
     response
 }
 
+impl From<RecordsError> for ApiError {
+    fn from(error: RecordsError) -> ApiError {
+        match error {
+            RecordsError::Refused(refusal) => refusal.into(),
+            RecordsError::Query(error) => error.into(),
+        }
+    }
+}
+
 impl From<TenantError> for ApiError {
     fn from(error: TenantError) -> ApiError {
         let kind = match error {
             TenantError::Missing => ErrorKind::Unauthorized,
-            TenantError::Repeated | TenantError::Invalid(_) | TenantError::NotText => ErrorKind::BadRequest,
+            TenantError::Repeated
+            | TenantError::Invalid(_)
+            | TenantError::NotText
+            | TenantError::Several(_) => ErrorKind::BadRequest,
         };
         ApiError::new(kind, error)
     }

@@ -42,7 +42,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     // A slow client holds this one until it has everything, and the one of queries only while samples are
     // read.
     let streaming = web.service.admission.federate.acquire(&call.tenant, 0, timeout).await?;
-    let admitted = web.service.admit(&web.service.admission.query, &call.tenant, timeout_ms).await?;
+    let admitted = web.service.admit(&web.service.admission.query, &call.identity, timeout_ms).await?;
     let kind = StreamKind {
         name: "federation",
         content_type: negotiated.content_type(),
@@ -55,7 +55,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
         let now_ms = web.service.env.clock.now_ms();
         let range =
             TimeRange::inclusive(now_ms.saturating_sub(web.service.options.query.lookback_ms) + 1, now_ms);
-        let source = web.service.lifecycle.source()?.queryable(&call.tenant);
+        let source = web.service.lifecycle.view(&call.identity)?;
         let mut latest = Latest::new(negotiated, admitted.ctx())?;
         // As in Prometheus, `{}` selects nothing, and other selectors that match the empty string do.
         for matchers in selectors.iter().filter(|matchers| !matchers.is_empty()) {

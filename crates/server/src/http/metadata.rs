@@ -9,6 +9,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
 use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
 use chronolith_promql::parser::parse_metric_selector;
+use chronolith_service::evaluation::records;
 use chronolith_service::query::context::check_length;
 use chronolith_service::query::selectors::selectors_of;
 
@@ -28,18 +29,14 @@ pub(super) async fn metadata(
     let call = call::open(&web, request).await?;
     let limit = limit_given(&call.params, "limit")?;
     let per_metric = limit_given(&call.params, "limit_per_metric")?;
-    let tenant = call.tenant.clone();
-    let printed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+    let identity = call.identity.clone();
+    let printed = dispatch::run(&web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts
         // here.
         let entries_max = limit.filter(|n| *n > 0).unwrap_or(0);
-        let found = web
-            .service
-            .lifecycle
-            .opened()
-            .map(|store| store.reader().metadata(&call.tenant, metric, entries_max));
-        let entries = found.unwrap_or_default();
+        let identity = &call.identity;
+        let entries = records::visible_metadata(&web.service, identity, metric, entries_max, ctx)?;
         let mut printer = Printer::open(ctx)?;
         put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric.unwrap_or(0));
         printer.close(ctx, &[], &[])
@@ -111,20 +108,15 @@ pub(super) async fn exemplars(
     if range.is_empty() {
         return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
     }
-    let tenant = call.tenant.clone();
-    let printed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+    let identity = call.identity.clone();
+    let printed = dispatch::run(&web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
         let text = call.params.get("query").unwrap_or("");
         let expr = web.service.queries.parse(text).map_err(ApiError::bad_request)?;
         let selectors: Vec<Vec<Matcher>> = selectors_of(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
         if selectors.is_empty() {
             return Ok(None);
         }
-        let found = web
-            .service
-            .lifecycle
-            .opened()
-            .map(|store| store.reader().exemplars(&call.tenant, &selectors, range));
-        let found = found.unwrap_or_default();
+        let found = records::exemplars(&web.service, &call.identity, &selectors, range);
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');
         for (idx, (labels, exemplars)) in found.iter().enumerate() {

@@ -9,9 +9,11 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
 
+use chronolith_model::TenantId;
+
 use super::error::ErrorText;
 use crate::http::request::{REQUEST_ID_HEADER, RequestId, RequestInfo};
-use crate::http::tenant::tenant_of;
+use crate::http::tenant::named_tenants;
 use crate::web::Web;
 
 /// Observes one request. Unknown paths share one route label, so clients cannot create labels.
@@ -53,11 +55,13 @@ struct Access {
 
 impl Access {
     fn of(web: &Web, request: &Request) -> Access {
-        let tenant = tenant_of(web.service.options.multitenancy, request.headers());
+        // As sent: requests that are refused have a line too.
+        let tenants = named_tenants(web.service.options.multitenancy, request.headers());
+        let names = tenants.iter().flatten().map(TenantId::as_str).collect::<Vec<_>>();
         Access {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
-            tenant: tenant.map_or_else(|_| String::new(), |tenant| tenant.as_str().to_owned()),
+            tenant: names.join("|"),
         }
     }
 

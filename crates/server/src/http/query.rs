@@ -94,8 +94,8 @@ pub(super) async fn format(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&web, request).await?;
-    let tenant = call.tenant.clone();
-    let printed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+    let identity = call.identity.clone();
+    let printed = dispatch::run(&web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
         let expr = parse(web, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_string(&mut printer.out, &pretty(&expr));
@@ -109,8 +109,8 @@ pub(super) async fn parse_tree(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&web, request).await?;
-    let tenant = call.tenant.clone();
-    let printed = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+    let identity = call.identity.clone();
+    let printed = dispatch::run(&web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
         let expr = parse(web, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_display(&mut printer.out, tree::translate(&expr));
@@ -140,12 +140,12 @@ async fn answer(
         times,
         call,
     };
-    let tenant = request.call.tenant.clone();
-    web.service.writes.tenants.of(&tenant, web.service.env.clock.now_ms()).queries.add(1);
+    let identity = request.call.identity.clone();
+    web.service.writes.tenants.of(identity.tenant(), web.service.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
     let evaluate =
         move |web: &Web, ctx: &ReadContext| request.partial.run(web, ctx, |ctx| request.evaluate(web, ctx));
-    let printed = dispatch::run_small_first(web, &tenant, timeout_ms, candidate, evaluate).await?;
+    let printed = dispatch::run_small_first(web, &identity, timeout_ms, candidate, evaluate).await?;
     Ok(printed.into_json())
 }
 
@@ -214,7 +214,7 @@ impl Checked {
         let has_stats = self.stats != StatsMode::None;
         let is_refused = matches!(self.call.params.get("nocache"), Some("1" | "true"));
         let query = PromqlQuery {
-            tenant: &self.call.tenant,
+            identity: &self.call.identity,
             text: self.text(),
             times: self.times,
             lookback_ms: self.lookback_ms,

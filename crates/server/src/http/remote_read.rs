@@ -20,15 +20,16 @@ use chronolith_base::Reservation;
 use chronolith_ingest::remote_read::encode::SamplesEncoder;
 use chronolith_ingest::remote_read::{self, ReadQuery, ReadRequest, ReadRequestError, ResponseKind};
 use chronolith_ingest::remote_write::DecodeError;
-use chronolith_model::query::{SelectRequest, TenantSources};
+use chronolith_model::query::SelectRequest;
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
+use chronolith_service::access::Identity;
 use chronolith_service::activity::metric_usage::selected_names;
 
 use super::body::{self, BodyBytes};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
+use super::sender::identity_of;
 use super::stream::{self, Parts, StreamKind};
-use crate::http::tenant::tenant_of;
 use crate::limits::{ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
 use crate::web::Web;
 use frames::Frames;
@@ -47,15 +48,18 @@ pub(super) async fn read(State(web): State<Arc<Web>>, request: Request) -> Respo
 
 async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiError> {
     let (parts, request_body) = request.into_parts();
-    let admitted = tenant_of(web.service.options.multitenancy, &parts.headers).map_err(ApiError::from);
-    let (tenant, sources) =
-        match admitted.and_then(|tenant| Ok((tenant, web.service.lifecycle.source()?.clone()))) {
-            Ok(admitted) => admitted,
-            Err(refused) => {
-                body::discard(request_body).await;
-                return Err(refused);
-            }
-        };
+    let admitted = identity_of(&parts.extensions).map_err(ApiError::from);
+    let (identity, source) = match admitted.and_then(|identity| {
+        let source = web.service.lifecycle.view(&identity)?;
+        Ok((identity, source))
+    }) {
+        Ok(admitted) => admitted,
+        Err(refused) => {
+            body::discard(request_body).await;
+            return Err(refused);
+        }
+    };
+    let tenant = identity.tenant().clone();
     let memory_max = web.service.limits_of(&tenant).queries.memory_bytes_max;
     let memory = web.service.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
@@ -63,8 +67,8 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let names = request.queries.iter().flat_map(|query| selected_names(&query.matchers));
     web.service.queries.metric_usage.record(&tenant, names, web.service.env.clock.now_ms());
     match request.response {
-        ResponseKind::Samples => samples_answer(web, tenant, sources, request.queries).await,
-        ResponseKind::StreamedChunks => streamed_answer(web, tenant, sources, request.queries).await,
+        ResponseKind::Samples => samples_answer(web, identity, source, request.queries).await,
+        ResponseKind::StreamedChunks => streamed_answer(web, identity, source, request.queries).await,
     }
 }
 
@@ -92,15 +96,14 @@ pub(super) async fn decode(
 /// Answers with one message.
 pub(super) async fn samples_answer(
     web: &Arc<Web>,
-    tenant: TenantId,
-    sources: Arc<dyn TenantSources>,
+    identity: Identity,
+    source: Arc<dyn Queryable>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = web.service.options.query.timeout_ms;
-    let asked = tenant.clone();
     let done =
-        dispatch::run_as(web, &web.service.admission.remote_read, &tenant, timeout_ms, move |web, ctx| {
-            read_samples(web, &*sources.queryable(&asked), &queries, ctx)
+        dispatch::run_as(web, &web.service.admission.remote_read, &identity, timeout_ms, move |web, ctx| {
+            read_samples(web, &*source, &queries, ctx)
         });
     let (bytes, held) = done.await?;
     web.metrics.remote_read.messages.add(1);
@@ -115,12 +118,12 @@ pub(super) async fn samples_answer(
 /// Answers with frames.
 async fn streamed_answer(
     web: &Arc<Web>,
-    tenant: TenantId,
-    sources: Arc<dyn TenantSources>,
+    identity: Identity,
+    source: Arc<dyn Queryable>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
-    let admitted = web.service.admit(&web.service.admission.remote_read, &tenant, timeout_ms).await?;
+    let admitted = web.service.admit(&web.service.admission.remote_read, &identity, timeout_ms).await?;
     let kind = StreamKind {
         name: "remote read",
         content_type: STREAM_CONTENT_TYPE,
@@ -128,7 +131,7 @@ async fn streamed_answer(
         metrics: |metrics| &metrics.remote_read.stream,
     };
     let response = stream::answer(web, admitted, kind, move |web, admitted, parts| {
-        read_frames(web, &*sources.queryable(&tenant), &queries, admitted.ctx(), parts)
+        read_frames(web, &*source, &queries, admitted.ctx(), parts)
     });
     let response = response.await?;
     web.metrics.remote_read.streams.add(1);

@@ -77,8 +77,10 @@ fn handlers(tag: Tag, route: &Route, web: &Arc<Web>, access: &Access) -> MethodR
         let guard = Guard {
             access: access.clone(),
             scope: operation.scope,
-            multitenancy: web.options.service.multitenancy,
+            shows: operation.shows,
             errors: route.error_form(tag),
+            takes_url_credentials: tag == Tag::Influxdb,
+            web: web.clone(),
         };
         let check = middleware::from_fn_with_state(guard, access::check);
         (operation.handler)(operation.methods.filter()).route_layer(check)

@@ -2,7 +2,8 @@
 //! docs/reference/api.md.
 //!
 //! Invariants: rows are constants, and [`Section::new`] checks them when they are compiled. A row has at
-//! least one operation, an operation has one scope, and no method has two operations.
+//! least one operation, an operation has one scope and says which series it shows, and no method has two
+//! operations.
 //! Not here: rows (`routes`), and anything that knows a handler.
 
 pub(super) mod table;
@@ -73,6 +74,20 @@ pub(super) enum Effect {
     Neither,
 }
 
+/// Series in the answer of an operation, and who of those that read some series alone may ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shows {
+    /// Series of all named tenants, through the view of the identity.
+    SeriesOfTenants,
+    /// Series of one tenant, through the view of the identity.
+    SeriesOfTenant,
+    /// No series: the request is about one tenant, or about none.
+    NoSeries,
+    /// All series of a tenant or of the server, be it as counts or texts. A principal that reads some series
+    /// alone may not ask.
+    AllSeries,
+}
+
 /// Makes the method router of a handler, for these methods.
 pub(super) type HandlerFn = fn(MethodFilter) -> MethodRouter<Arc<Web>>;
 
@@ -89,6 +104,7 @@ pub(super) use handler;
 pub(super) struct Operation {
     pub(super) methods: Methods,
     pub(super) scope: Scope,
+    pub(super) shows: Shows,
     pub(super) effect: Effect,
     pub(super) handler: HandlerFn,
 }
@@ -255,12 +271,13 @@ impl Route {
         mut self,
         methods: Methods,
         scope: Scope,
+        shows: Shows,
         effect: Effect,
         handler: HandlerFn,
     ) -> Route {
         let idx = if self.operations[0].is_none() { 0 } else { 1 };
         assert!(self.operations[idx].is_none(), "a row has at most two operations");
-        self.operations[idx] = Some(Operation { methods, scope, effect, handler });
+        self.operations[idx] = Some(Operation { methods, scope, shows, effect, handler });
         self
     }
 

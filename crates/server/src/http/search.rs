@@ -6,7 +6,6 @@
 //! term are looked up, and no name is copied but those among the best so far.
 //! Not here: parameters (`request`), scores (`terms`).
 
-mod family;
 mod ranking;
 mod request;
 mod terms;
@@ -18,6 +17,8 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_model::query::LabelValueScan;
 use chronolith_model::{METRIC_NAME, QueryError, Queryable, ReadContext, Selector};
+use chronolith_service::evaluation::records;
+use chronolith_service::query::family;
 
 use self::ranking::{Offer, Order, Ranked, Ranking};
 use self::request::SearchRequest;
@@ -70,7 +71,7 @@ pub(super) async fn label_values(
 async fn answer(web: &Arc<Web>, call: Call, searched: Searched) -> Result<Response<Body>, ApiError> {
     let request = SearchRequest::parse(web, &call.params)?;
     let timeout_ms = web.service.options.query.timeout_ms;
-    let admitted = web.service.admit(&web.service.admission.query, &call.tenant, timeout_ms).await?;
+    let admitted = web.service.admit(&web.service.admission.query, &call.identity, timeout_ms).await?;
     let kind = StreamKind {
         name: "search",
         content_type: CONTENT_TYPE,
@@ -79,7 +80,7 @@ async fn answer(web: &Arc<Web>, call: Call, searched: Searched) -> Result<Respon
     };
     let print = move |web: &Web, mut admitted: dispatch::Admitted, parts: &Parts| {
         let ctx = admitted.ctx().clone();
-        let source = web.service.lifecycle.source()?.queryable(&call.tenant);
+        let source = web.service.lifecycle.view(&call.identity)?;
         let found = search(&*source, &searched, &request, &ctx)?;
         drop(source);
         // A client that reads slowly holds memory, and no permit.
@@ -265,8 +266,8 @@ impl Lines<'_> {
 
     /// Appends the newest metadata of a metric, or of the family that its series belong to.
     fn put_metadata(&self, out: &mut Vec<u8>, metric: &str) {
-        let Some(store) = self.web.service.lifecycle.opened() else { return };
-        let stored = |metric: &str| store.reader().metadata(&self.call.tenant, Some(metric), 1);
+        let service = &self.web.service;
+        let stored = |metric: &str| records::metadata(service, &self.call.identity, Some(metric), 1);
         let Some(entry) = family::metadata_of(metric, stored) else { return };
         for (key, text) in [("type", entry.kind.as_str()), ("help", &entry.help), ("unit", &entry.unit)] {
             if !text.is_empty() {

@@ -45,11 +45,11 @@ pub(super) async fn series(
     let limit = call.params.limit("limit")?;
     let range = time_range(&call.params)?;
     let partial = PartialResponse::parse(&call.params)?;
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let candidate = candidate(&call);
     let timeout_ms = web.service.options.query.timeout_ms;
     let packing = Packing::new(&web, call.coding);
-    let printed = dispatch::run_small_first(&web, &tenant, timeout_ms, candidate, move |web, ctx| {
+    let printed = dispatch::run_small_first(&web, &identity, timeout_ms, candidate, move |web, ctx| {
         partial.run(web, ctx, |ctx| {
             print_series(web, &call, range, limit, Printer::open_packed(ctx, &packing)?, ctx)
         })
@@ -67,7 +67,7 @@ fn print_series(
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-    let source = web.service.lifecycle.source()?.queryable(&call.tenant);
+    let source = web.service.lifecycle.view(&call.identity)?;
     let mut found = Collected::new(ctx)?;
     for matchers in &selectors {
         found.add_series(&*source, &Selector { matchers, range }, ctx)?;
@@ -128,11 +128,11 @@ async fn list(
     let limit = call.params.limit("limit")?;
     let range = time_range(&call.params)?;
     let partial = PartialResponse::parse(&call.params)?;
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let candidate = candidate(&call);
     let timeout_ms = web.service.options.query.timeout_ms;
     let packing = Packing::new(web, call.coding);
-    let printed = dispatch::run_small_first(web, &tenant, timeout_ms, candidate, move |web, ctx| {
+    let printed = dispatch::run_small_first(web, &identity, timeout_ms, candidate, move |web, ctx| {
         partial.run(web, ctx, |ctx| {
             print_list(web, &call, range, limit, &ask, Printer::open_packed(ctx, &packing)?, ctx)
         })
@@ -156,7 +156,7 @@ fn print_list(
     if selectors.is_empty() {
         selectors.push(Vec::new());
     }
-    let source = web.service.lifecycle.source()?.queryable(&call.tenant);
+    let source = web.service.lifecycle.view(&call.identity)?;
     let mut found = Vec::new();
     let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
     for matchers in &selectors {

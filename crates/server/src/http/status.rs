@@ -165,13 +165,16 @@ pub(super) async fn tsdb(State(web): State<Arc<Web>>, request: Request) -> Resul
     if selectors.is_empty() {
         selectors.push(Vec::new());
     }
-    let tenant = call.tenant.clone();
-    let value = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+    let identity = call.identity.clone();
+    let value = dispatch::run(&web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
         // A read-only server has no head.
         let store = web.service.lifecycle.opened();
-        let stats = store.map(|store| store.statistics().head_stats_of(&call.tenant)).unwrap_or_default();
-        let cardinality = if is_selected {
-            let source = web.service.lifecycle.source()?.queryable(&call.tenant);
+        let sees_all = call.identity.sees_all_series();
+        // Counts of the head are about all series.
+        let stats = store.filter(|_| sees_all).map(|store| store.statistics().head_stats_of(&call.tenant));
+        let stats = stats.unwrap_or_default();
+        let cardinality = if is_selected || !sees_all {
+            let source = web.service.lifecycle.view(&call.identity)?;
             cardinality::of_selected(&*source, &selectors, range, limit, ctx)?
         } else {
             store.map(|store| store.statistics().cardinality(&call.tenant, limit)).unwrap_or_default()

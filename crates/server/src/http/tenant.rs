@@ -1,9 +1,10 @@
-//! Tenant of a request: `X-Scope-OrgID` with multi-tenancy, `anonymous` without.
-//! Not here: authentication; the proxy in front of the server sets the header.
+//! Tenants that a request names: `X-Scope-OrgID` with multi-tenancy, `anonymous` without.
+//! Not here: which of them its principal may name (`access`).
 
 use axum::http::HeaderMap;
 use chronolith_model::TenantId;
 use chronolith_model::tenant::TenantIdError;
+use chronolith_service::access::SeveralTenants;
 
 /// Header that names the tenant, as Mimir, Loki and Cortex have it.
 pub(crate) const TENANT_HEADER: &str = "x-scope-orgid";
@@ -23,29 +24,57 @@ pub(crate) enum TenantError {
     /// The header is not text.
     #[error("invalid X-Scope-OrgID: not visible ASCII")]
     NotText,
+    /// The header names several tenants where one is needed.
+    #[error("{0}")]
+    Several(#[from] SeveralTenants),
 }
 
-/// The tenant of a request with these headers.
-pub(crate) fn tenant_of(multitenancy: bool, headers: &HeaderMap) -> Result<TenantId, TenantError> {
+/// Between the names of several tenants.
+const SEPARATOR: char = '|';
+
+/// Returns the tenants of a request with these headers, each of them valid; none if it names none.
+///
+/// # Errors
+/// [`TenantError`], but not [`TenantError::Missing`].
+pub(crate) fn named_tenants(multitenancy: bool, headers: &HeaderMap) -> Result<Vec<TenantId>, TenantError> {
     if !multitenancy {
-        return Ok(TenantId::anonymous());
+        return Ok(vec![TenantId::anonymous()]);
     }
     let mut values = headers.get_all(TENANT_HEADER).iter();
-    let value = values.next().ok_or(TenantError::Missing)?;
+    let Some(value) = values.next() else { return Ok(Vec::new()) };
     if values.next().is_some() {
         return Err(TenantError::Repeated);
     }
     let text = value.to_str().map_err(|_| TenantError::NotText)?;
     if text.is_empty() {
-        return Err(TenantError::Missing);
+        return Ok(Vec::new());
     }
-    Ok(TenantId::new(text)?)
+    text.split(SEPARATOR).map(|name| Ok(TenantId::new(name)?)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use chronolith_model::StoreId;
+
+    /// The only tenant of a request with these headers.
+    fn tenant_of(multitenancy: bool, headers: &HeaderMap) -> Result<TenantId, TenantError> {
+        let mut tenants = named_tenants(multitenancy, headers)?;
+        assert!(tenants.len() < 2, "{tenants:?}");
+        tenants.pop().ok_or(TenantError::Missing)
+    }
+
+    #[test]
+    fn several_tenants_are_separated_by_bars() {
+        let mut headers = HeaderMap::new();
+        headers.insert(TENANT_HEADER, "b|a".parse().unwrap());
+        let names = named_tenants(true, &headers).unwrap();
+        assert_eq!(names.iter().map(TenantId::as_str).collect::<Vec<_>>(), ["b", "a"]);
+        for wrong in ["|", "a|", "|a", "a||b", "a|../b"] {
+            headers.insert(TENANT_HEADER, wrong.parse().unwrap());
+            assert!(matches!(named_tenants(true, &headers), Err(TenantError::Invalid(_))), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_header_counts_only_with_multitenancy() {

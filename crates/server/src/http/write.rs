@@ -14,11 +14,13 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Response, StatusCode};
 use chronolith_base::{ByteReader, MemoryBudget, Reservation};
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
-use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
+use chronolith_model::{Reject, WriteBatch, WriteOutcome};
+use chronolith_service::access::Identity;
 use chronolith_service::admission::{Permit, WRITE_DECODED_FACTOR};
 use chronolith_service::write::{OnePiece, StoreFailure, TargetStore, WriteFailure, WriteTarget};
 use chronolith_tsdb::{Tsdb, WalError, WriteError, Writer};
@@ -30,7 +32,7 @@ use self::sender::Sender;
 use self::written::Written;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
-use crate::http::tenant::tenant_of;
+use super::sender::identity_of;
 use crate::limits::HEAD_FULL_RETRY_AFTER_SECONDS;
 use crate::web::Web;
 
@@ -40,7 +42,7 @@ const HISTOGRAMS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-histograms-wr
 const EXEMPLARS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-exemplars-written";
 
 pub(super) async fn write(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
-    let sender = Sender::of(&web, &request);
+    let sender = Sender::of(&request);
     match receive(&web, request).await {
         Ok((message, written)) => {
             sender.note_rejects(&web, &written);
@@ -68,7 +70,7 @@ impl From<ApiError> for NotWritten {
 
 async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written), NotWritten> {
     let (parts, request_body) = request.into_parts();
-    let (message, tenant, store) = match check(web, &parts.headers) {
+    let (message, identity, store) = match check(web, &parts) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;
@@ -76,13 +78,13 @@ async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written),
         }
     };
     let options = &web.service.options.write;
-    let memory = web.service.admission.write_memory.of(&tenant, 0);
+    let memory = web.service.admission.write_memory.of(identity.tenant(), 0);
     let limits = BodyLimits {
         bytes_max: options.compressed_bytes_max,
         budget: &memory.budget,
         memory_wait: Duration::ZERO,
     };
-    let admitted = admit::admit(web, &tenant, request_body, limits).await;
+    let admitted = admit::admit(web, identity.tenant(), request_body, limits).await;
     let (mut body, permits) = admitted.map_err(ApiError::from)?;
     let decompressed =
         decompressed_bytes(&body.bytes).filter(|n| *n <= options.decompressed_bytes_max as u64);
@@ -96,7 +98,7 @@ async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written),
     // until then.
     let done = tokio::task::spawn_blocking(move || {
         let WritePermits { write: _write, apply } = permits;
-        store_body(&shared, &store, &tenant, message, body, &memory.budget, apply)
+        store_body(&shared, &store, &identity, message, body, &memory.budget, apply)
     });
     match done.await {
         Ok(result) => result.map(|written| (message, written)),
@@ -109,17 +111,18 @@ async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written),
 }
 
 /// Checks that need only the headers.
-fn check(web: &Web, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
-    let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
-    let tenant = tenant_of(web.service.options.multitenancy, headers)?;
-    Ok((message, tenant, web.service.lifecycle.store()?.clone()))
+fn check(web: &Web, parts: &Parts) -> Result<(Message, Identity, Arc<Tsdb>), ApiError> {
+    let message =
+        message_of(&parts.headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
+    let identity = identity_of(&parts.extensions)?;
+    Ok((message, identity, web.service.lifecycle.store()?.clone()))
 }
 
 /// Decodes, appends, counts. Blocks the thread until the batch is durable.
 fn store_body(
     web: &Web,
     store: &Tsdb,
-    tenant: &TenantId,
+    identity: &Identity,
     message: Message,
     mut body: BodyBytes,
     memory: &MemoryBudget,
@@ -127,7 +130,7 @@ fn store_body(
 ) -> Result<Written, NotWritten> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut refused = Refused::default();
-    let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::Client };
+    let target = WriteTarget { identity, store: TargetStore::Default, writer: Writer::Client };
     let mut writing = web.service.writes.begin(store, target);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         refused = decode(web, message, &mut body, &mut histograms_held, batch)?;
@@ -150,6 +153,7 @@ impl From<StoreFailure> for NotWritten {
         match &failure {
             StoreFailure::Batch { error, limit } => NotWritten { error: write_error(error), limit: *limit },
             StoreFailure::Catalog(error) => ApiError::new(ErrorKind::Internal, error).into(),
+            StoreFailure::Labels(error) => ApiError::new(ErrorKind::TooLarge, error).into(),
         }
     }
 }

@@ -53,10 +53,10 @@ impl udp::DatagramStore for Datagrams {
     }
 
     fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
-        let Listener { options, input, .. } = &*self.0;
+        let Listener { options, input, identity, .. } = &*self.0;
         // Datagrams of several senders are stored together.
         let sender = WriteSender { listener: Some(input.name.clone()), ..WriteSender::default() };
-        let to = PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
+        let to = PointTarget { input, identity, prefix: &options.prefix, sender: &sender };
         let (appended, outcome) = append_lines(&web.service.writes, &web.service.carbon, store, to, &body);
         // Points that were appended before a failure become durable as well.
         let durable = match appended.applied {
@@ -254,7 +254,7 @@ impl Connection {
 
     /// Counts and logs that the connection is reset because of points that are not stored.
     fn count_reset(&self, failure: &NotStored) {
-        let Listener { web, options, input } = &*self.listener;
+        let Listener { web, options, input, .. } = &*self.listener;
         let point_count = failure.point_count + self.rejected.retryable_count;
         input.connections_reset.add(1);
         input.points_not_stored.add(point_count);
@@ -345,8 +345,8 @@ impl Connection {
         let store = self.store.clone();
         let sender = self.sender.clone();
         let wait = move || {
-            let Listener { web, options, input } = &*listener;
-            let to = PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
+            let Listener { web, options, input, identity } = &*listener;
+            let to = PointTarget { input, identity, prefix: &options.prefix, sender: &sender };
             wait_durable(&web.service.writes, &store, to, applied)
         };
         let waited = tokio::task::spawn_blocking(wait).await;

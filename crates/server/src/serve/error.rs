@@ -21,6 +21,9 @@ pub enum RunError {
     /// The query log cannot be opened.
     #[error("{0}")]
     QueryLog(String),
+    /// The access file cannot be used.
+    #[error("{0}")]
+    Access(String),
     /// A file of Graphite's rules cannot be used.
     #[error("{0}")]
     GraphiteRules(String),

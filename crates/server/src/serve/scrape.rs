@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, TenantId, WriteBatch};
+use chronolith_service::access::Identity;
 use chronolith_service::activity::active_queries::StartedQuery;
 use chronolith_service::activity::top_queries::QueryLanguage;
 use chronolith_service::evaluation::running::RunningQuery;
@@ -45,9 +46,10 @@ pub(crate) fn run(web: &Arc<Web>, instance: &str, stop: &Stop) {
 pub(crate) fn round(web: &Web, instance: &str, batch: &mut WriteBatch) {
     let service = &web.service;
     let tenant = TenantId::anonymous();
+    let identity = Identity::internal(&tenant);
     let Ok(store) = service.lifecycle.store() else { return };
     let class = &service.admission.self_scrape;
-    let Some(admitted) = service.try_admit(class, &tenant, TIMEOUT_MS) else { return };
+    let Some(admitted) = service.try_admit(class, &identity, TIMEOUT_MS) else { return };
     let time_ms = service.env.clock.now_ms();
     let running = RunningQuery::begin(
         service,
@@ -65,14 +67,14 @@ pub(crate) fn round(web: &Web, instance: &str, batch: &mut WriteBatch) {
     batch.push_labels(&plain("up", instance), &[(time_ms, 1.0)]);
     batch.push_labels(&plain("scrape_duration_seconds", instance), &[(time_ms, seconds)]);
     let ended = admitted.ctx().check().map_err(|ended| ended.to_string());
-    if let Err(error) = ended.and_then(|()| store_round(web, store, &tenant, batch)) {
+    if let Err(error) = ended.and_then(|()| store_round(web, store, &identity, batch)) {
         web.metrics.background.scrape_failures.add(1);
         tracing::warn!(error, "self-scrape failed");
     }
 }
 
-fn store_round(web: &Web, store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -> Result<(), String> {
-    let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::Client };
+fn store_round(web: &Web, store: &Tsdb, identity: &Identity, batch: &mut WriteBatch) -> Result<(), String> {
+    let target = WriteTarget { identity, store: TargetStore::Default, writer: Writer::Client };
     let mut writing = web.service.writes.begin(store, target);
     writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
     let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;

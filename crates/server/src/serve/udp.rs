@@ -11,6 +11,7 @@ use std::time::Duration;
 use chronolith_ingest::line_protocol::{self, DecodeOptions, ParseReason, Precision, Refused};
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::{StoreId, TenantId, WriteBatch};
+use chronolith_service::access::Identity;
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::options::UdpListener;
 use chronolith_service::write::{OnePiece, TargetStore, WriteFailure, WriteTarget};
@@ -129,7 +130,8 @@ impl DatagramStore for LineProtocol {
             ..DecodeOptions::new(precision, web.service.env.clock.now_ms().saturating_mul(1_000_000))
         };
         let tenant = TenantId::anonymous();
-        let to = WriteTarget { tenant: &tenant, store: TargetStore::Id(&target), writer: Writer::Client };
+        let identity = Identity::internal(&tenant);
+        let to = WriteTarget { identity: &identity, store: TargetStore::Id(&target), writer: Writer::Client };
         let mut writing = web.service.writes.begin(store, to);
         let mut refused = Refused::default();
         let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {

@@ -5,12 +5,13 @@
 
 use std::convert::Infallible;
 
+use crate::access::Identity;
 use crate::activity::rejects::{RejectOrigin, WriteSender};
 use crate::write::{OnePiece, TargetStore, WriteFailure, WriteTarget};
 use chronolith_ingest::carbon::{
     INPUT_BYTES_MAX, InputEnd, LineDecoder, PointWriter, Refused, RefusedReason,
 };
-use chronolith_model::{Reject, TenantId, TimeUnit, WriteBatch, WriteOutcome};
+use chronolith_model::{Reject, TimeUnit, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Applied, Tsdb, Writer};
 
 use super::CarbonContext;
@@ -33,7 +34,7 @@ pub fn append_points(
     let mut point_count = 0;
     let now_ms = writes.now_ms();
     let rules = carbon.rules();
-    let target = WriteTarget { tenant: to.tenant, store: TargetStore::Graphite, writer: Writer::Client };
+    let target = WriteTarget { identity: to.identity, store: TargetStore::Graphite, writer: Writer::Client };
     let mut writing = writes.begin(store, target);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         rules.with_rewriter(|rewriter| {
@@ -140,8 +141,8 @@ fn refused_reasons(refused: &Refused) -> Option<(u64, String)> {
 pub struct PointTarget<'a> {
     /// Input that counts them.
     pub input: &'a CarbonInput,
-    /// Tenant of the Graphite store.
-    pub tenant: &'a TenantId,
+    /// Sender, and tenant of the Graphite store.
+    pub identity: &'a Identity,
     /// In front of every path.
     pub prefix: &'a str,
     pub sender: &'a WriteSender,
@@ -149,7 +150,7 @@ pub struct PointTarget<'a> {
 
 impl<'a> PointTarget<'a> {
     fn origin(&self, writes: &Writes) -> RejectOrigin<'a> {
-        writes.origin(self.tenant, self.sender)
+        writes.origin(self.identity.tenant(), self.sender)
     }
 }
 
@@ -213,8 +214,8 @@ pub fn wait_durable(
     to: PointTarget<'_>,
     applied: Applied,
 ) -> Result<Rejected, String> {
-    let waited = writes.wait(store, to.tenant, applied);
+    let waited = writes.wait(store, to.identity.tenant(), applied);
     let outcome = waited.map_err(|failure| failure.to_string())?;
-    writes.record_outcome(&outcome, TimeUnit::Milli, "", to.tenant, to.sender);
+    writes.record_outcome(&outcome, TimeUnit::Milli, "", to.identity.tenant(), to.sender);
     Ok(Rejected::of(&outcome))
 }

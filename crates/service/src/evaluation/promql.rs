@@ -12,12 +12,13 @@ mod log_lines;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use chronolith_model::{FloatHistogram, QueryError, ReadContext, TenantId};
+use chronolith_model::{FloatHistogram, QueryError, ReadContext};
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{Engine, EvalError, Query, QueryResult, Value, VectorSample};
 
 use super::run::{CallError, End};
 use super::running::RunningQuery;
+use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
 use crate::activity::metric_usage::selected_names;
 use crate::activity::top_queries::QueryLanguage;
@@ -94,8 +95,8 @@ pub struct CallerText {
 
 /// A query to evaluate.
 pub struct PromqlQuery<'a> {
-    /// Tenant whose series it reads.
-    pub tenant: &'a TenantId,
+    /// Sender, and the tenants whose series it reads.
+    pub identity: &'a Identity,
     /// Text as sent.
     pub text: &'a str,
     /// Times at which it is evaluated.
@@ -173,7 +174,7 @@ pub fn evaluate<T, E: CallError + From<PromqlError>>(
 ) -> Result<T, E> {
     let trace = Arc::new(new_trace(service, query.detail));
     let started = StartedQuery {
-        tenant: query.tenant,
+        tenant: query.identity.tenant(),
         language: QueryLanguage::PromQl,
         text: query.text,
         times_ms: query.times.bounds(),
@@ -206,7 +207,7 @@ impl Evaluation<'_> {
         let clock = &service.env.clock;
         let expr = service.queries.parse(asked.text).map_err(PromqlError::Syntax)?;
         let prepared_ns = clock.mono_ns();
-        let source = service.lifecycle.source()?.queryable(asked.tenant);
+        let source = service.lifecycle.view(asked.identity)?;
         let (start_ms, end_ms, step_ms) = asked.times.bounds();
         let lookback_ms = asked.lookback_ms;
         let query = Query { text: asked.text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
@@ -232,7 +233,7 @@ impl Evaluation<'_> {
             duration.observe_ns(self.running.duration_ns());
             let selectors = selectors_of(&expr);
             let names = selectors.iter().flat_map(|matchers| selected_names(matchers));
-            service.queries.metric_usage.record(asked.tenant, names, clock.now_ms());
+            service.queries.metric_usage.record(asked.identity.tenant(), names, clock.now_ms());
         }
         printed
     }

@@ -13,6 +13,7 @@ use chronolith_base::MemoryBudget;
 use chronolith_model::query::FetchLimit;
 use chronolith_model::{QueryLimits, ReadContext, TenantId};
 
+use crate::access::Identity;
 use crate::admission::small::Candidate;
 use crate::admission::{Class, Permit, TenantBudget};
 use crate::limits::{SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
@@ -91,23 +92,27 @@ impl Service {
     pub async fn admit(
         &self,
         class: &Class,
-        tenant: &TenantId,
+        identity: &Identity,
         timeout_ms: u64,
     ) -> Result<Admitted, Refusal> {
         self.lifecycle.source()?;
-        let limits = self.limits_of(tenant).queries;
+        let limits = self.query_limits_of(identity);
         let deadline_ns = self.deadline_ns(timeout_ms);
         let timeout = Duration::from_millis(timeout_ms);
-        let permit = class.acquire(tenant, limits.concurrency_max, timeout).await?;
-        Ok(self.admitted(tenant, limits, deadline_ns, permit))
+        let permit = class.acquire(identity.tenant(), limits.concurrency_max, timeout).await?;
+        Ok(self.admitted(identity.tenant(), limits, deadline_ns, permit))
     }
 
     /// As [`Service::admit`] on any thread, for work that can be done later: `None` if no permit of `class`
     /// is free.
-    pub fn try_admit(&self, class: &Class, tenant: &TenantId, timeout_ms: u64) -> Option<Admitted> {
-        let limits = self.limits_of(tenant).queries;
-        let permit = class.try_acquire(tenant, limits.concurrency_max)?;
-        Some(self.admitted(tenant, limits, self.deadline_ns(timeout_ms), permit))
+    pub fn try_admit(&self, class: &Class, identity: &Identity, timeout_ms: u64) -> Option<Admitted> {
+        let limits = self.query_limits_of(identity);
+        let permit = class.try_acquire(identity.tenant(), limits.concurrency_max)?;
+        Some(self.admitted(identity.tenant(), limits, self.deadline_ns(timeout_ms), permit))
+    }
+
+    fn query_limits_of(&self, identity: &Identity) -> QueryLimits {
+        identity.query_limits(|tenant| self.limits_of(tenant).queries)
     }
 
     fn deadline_ns(&self, timeout_ms: u64) -> u64 {
@@ -139,11 +144,11 @@ impl Service {
     pub async fn run<T: Send + 'static, E: CallError>(
         self: &Arc<Self>,
         class: &Class,
-        tenant: &TenantId,
+        identity: &Identity,
         timeout_ms: u64,
         work: impl FnOnce(&ReadContext) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        let admitted = self.admit(class, tenant, timeout_ms).await?;
+        let admitted = self.admit(class, identity, timeout_ms).await?;
         self.run_aside(admitted, work).await
     }
 
@@ -158,12 +163,12 @@ impl Service {
     //   cargo xtask bench queries --only chronolith --long-series 0 --value-series 0 --shapes instant_rules
     pub async fn run_small_first<T: Send + 'static, E: CallError>(
         self: &Arc<Self>,
-        tenant: &TenantId,
+        identity: &Identity,
         timeout_ms: u64,
         candidate: Option<Candidate>,
         work: impl Fn(&ReadContext) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        let admitted = self.admit(&self.admission.query, tenant, timeout_ms).await?;
+        let admitted = self.admit(&self.admission.query, identity, timeout_ms).await?;
         let Some(candidate) = candidate else { return self.run_aside(admitted, work).await };
         if let Some(result) = self.attempt(&admitted, candidate, &work) {
             return result;

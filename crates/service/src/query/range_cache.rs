@@ -32,6 +32,8 @@ const EXTENTS_PER_KEY_MAX: usize = 4;
 pub struct CacheKey {
     /// Tenant that asked.
     pub tenant: TenantId,
+    /// Selector of the series that the principal may read; `None`: all.
+    pub filter: Option<Arc<str>>,
     /// Key of the plan ([`chronolith_promql::engine::lookback::CachePlan`]).
     pub plan: String,
     /// Step.
@@ -419,6 +421,7 @@ mod tests {
         let text = text.to_owned();
         CacheKey {
             tenant: TenantId::anonymous(),
+            filter: None,
             plan: text,
             step_ms: 10,
             phase_ms: 0,

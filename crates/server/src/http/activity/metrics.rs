@@ -116,8 +116,8 @@ pub(in crate::http) async fn metric_usage(
         "unused" => RowOrder::Unused,
         _ => RowOrder::Series,
     };
-    let tenant = call.tenant.clone();
-    let value = dispatch::run(&web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+    let identity = call.identity.clone();
+    let value = dispatch::run(&web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
         let search = call.params.get("search").unwrap_or("").to_lowercase();
         let mut rows = FirstRows { order, limit, rows: Vec::new(), least: None, total: 0 };
         let disk_error = if order == RowOrder::Disk {

@@ -39,9 +39,9 @@ pub(super) async fn of_reading(
 ) -> Response<Body> {
     let answer = async {
         let call = call::open(web, request).await?;
-        let tenant = call.tenant.clone();
+        let identity = call.identity.clone();
         let now_s = web.service.env.clock.now_ms().div_euclid(1000);
-        let printed = dispatch::run(web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+        let printed = dispatch::run(web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
             let regexes = ctx.budget.reserve(regex_bytes(&call)).map_err(QueryError::from)?;
             let value = read(&Reading { web, call: &call, ctx, now_s })?;
             dispatch::refuse_partial(ctx)?;

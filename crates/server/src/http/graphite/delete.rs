@@ -128,9 +128,9 @@ async fn read<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let source = store.reader().store_queryable(graphite);
     let call = call.clone();
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let now_s = web.service.env.clock.now_ms().div_euclid(1000);
-    dispatch::run(web, &tenant, web.service.options.query.timeout_ms, move |web, ctx| {
+    dispatch::run(web, &identity, web.service.options.query.timeout_ms, move |web, ctx| {
         let read = work(&Target { web, call: &call, source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(read)

@@ -75,14 +75,13 @@ async fn run(
     print: fn(&Finding<'_>) -> Printed,
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(web, request).await?;
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let timeout_ms = web.service.options.query.timeout_ms;
     let now_s = web.service.env.clock.now_ms().div_euclid(1000);
-    let printed = dispatch::run(web, &tenant, timeout_ms, move |web, ctx| {
+    let printed = dispatch::run(web, &identity, timeout_ms, move |web, ctx| {
         let limits = web.service.limits_of(&call.tenant).queries.graphite;
         let settings = SourceSettings { rules: web.service.carbon.rules(), limits, now_s };
-        let source =
-            TenantSource::new(web.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
+        let source = TenantSource::new(web.service.lifecycle.view(&call.identity)?, ctx, settings)?;
         let printed = print(&Finding { call: &call, source: &source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(printed)

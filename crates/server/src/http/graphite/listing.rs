@@ -56,7 +56,7 @@ fn page_of(reading: &Reading<'_>, after: &str, limit: usize) -> Result<BTreeMap<
     let mut page = BTreeMap::new();
     let Some(graphite) = graphite_store(store, &call.tenant) else { return Ok(page) };
     let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
-    let source = store.reader().store_queryable(&graphite);
+    let source = call.identity.filtered(store.reader().store_queryable(&graphite));
     let selector = Selector { matchers: &[], range: TimeRange::ALL };
     let mut batches = source.open_series(SelectRequest::newest(&selector), ctx)?;
     let mut batch = Vec::new();

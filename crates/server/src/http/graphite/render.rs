@@ -60,9 +60,9 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
             Reading::Points
         },
     };
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let timeout_ms = web.service.options.query.timeout_ms;
-    let printed = dispatch::run(web, &tenant, timeout_ms, move |web, ctx| {
+    let printed = dispatch::run(web, &identity, timeout_ms, move |web, ctx| {
         let text = targets.targets.join("&");
         let running = RunningQuery::begin(
             &web.service,
@@ -109,7 +109,7 @@ pub(super) fn evaluated(
     let settings =
         SourceSettings { rules: web.service.carbon.rules(), limits: of_tenant, now_s: targets.now };
     let ctx = &web.service.queries.engine.with_threads(ctx);
-    let source = TenantSource::new(web.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
+    let source = TenantSource::new(web.service.lifecycle.view(&call.identity)?, ctx, settings)?
         .with_annotations(Annotations::of_tenant(&web.service.lifecycle, &call.tenant)?)
         .with_reading(reading);
     let limits = Limits {

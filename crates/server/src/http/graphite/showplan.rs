@@ -36,9 +36,9 @@ async fn respond(web: &Arc<Web>, request: Request) -> Result<Response<Body>, Api
     let call = call::open(web, request).await?;
     let now_s = web.service.env.clock.now_ms().div_euclid(1000);
     let targets = targets_of(&call, now_s)?;
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let timeout_ms = web.service.options.query.timeout_ms;
-    let printed = dispatch::run(web, &tenant, timeout_ms, move |web, ctx| {
+    let printed = dispatch::run(web, &identity, timeout_ms, move |web, ctx| {
         let log = evaluated(web, &call, &targets, Reading::Plan, ctx)?.log;
         let plan = plan_of(&targets, &log, web.service.limits_of(&call.tenant).queries.graphite);
         let mut printer = Printer::new(ctx)?;

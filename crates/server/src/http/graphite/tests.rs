@@ -20,6 +20,7 @@ use chronolith_model::query::{Opened, Read, SoleLabelValues, Source, Wanted};
 use chronolith_model::{
     GraphiteLimits, METRIC_NAME, QueryError, Queryable, ReadContext, TenantId, TimeRange,
 };
+use chronolith_service::access::Identity;
 use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -344,7 +345,8 @@ impl Source for Listing {
 #[tokio::test]
 async fn paths_are_searched_in_the_store_and_listed_otherwise() {
     let server = with_points().await;
-    let source = server.web.service.lifecycle.source().expect("open").queryable(&TenantId::anonymous());
+    let source =
+        server.web.service.lifecycle.view(&Identity::internal(&TenantId::anonymous())).expect("open");
     let ctx = ReadContext::unlimited(server.web.service.env.clock.clone());
     let search = SoleLabelValues { name: METRIC_NAME, range: TimeRange::ALL };
     let mut values = source.sole_label_values(&search, &ctx).expect("read").expect("searched");

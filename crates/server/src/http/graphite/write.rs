@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::header;
 use chronolith_ingest::carbon::{INPUT_BYTES_MAX, decode_metrics};
-use chronolith_model::TenantId;
+use chronolith_service::access::Identity;
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::Tsdb;
@@ -18,7 +18,7 @@ use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::inflate::{InflateError, claimed_bytes, inflate};
 use crate::http::request::RequestInfo;
-use crate::http::tenant::tenant_of;
+use crate::http::sender::identity_of;
 use crate::http::write::admit::{self, BodyLimits, WritePermits};
 use crate::web::Web;
 use chronolith_service::carbon::append::{
@@ -39,7 +39,7 @@ pub(super) enum Form {
 /// A body to store.
 struct WriteRequest {
     form: Form,
-    tenant: TenantId,
+    identity: Identity,
     is_gzip: bool,
     /// As examples of refused points name it.
     sender: WriteSender,
@@ -48,10 +48,10 @@ struct WriteRequest {
 /// Stores the points of a request.
 pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Result<(), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let checked = tenant_of(web.service.options.multitenancy, &parts.headers)
+    let checked = identity_of(&parts.extensions)
         .map_err(ApiError::from)
-        .and_then(|tenant| Ok((tenant, web.service.lifecycle.store()?.clone())));
-    let (tenant, store) = match checked {
+        .and_then(|identity| Ok((identity, web.service.lifecycle.store()?.clone())));
+    let (identity, store) = match checked {
         Ok(checked) => checked,
         Err(refused) => {
             body::discard(request_body).await;
@@ -62,10 +62,10 @@ pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Res
     let is_gzip = encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case(b"gzip"));
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
-    let memory = web.service.admission.write_memory.of(&tenant, 0);
+    let memory = web.service.admission.write_memory.of(identity.tenant(), 0);
     let bytes_max = web.service.options.write.compressed_bytes_max;
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
-    let (mut body, permits) = admit::admit(web, &tenant, request_body, limits).await?;
+    let (mut body, permits) = admit::admit(web, identity.tenant(), request_body, limits).await?;
     let unpacked_bytes = match is_gzip {
         true => claimed_bytes(&body.bytes, web.service.options.write.decompressed_bytes_max) as u64,
         false => 0,
@@ -77,7 +77,7 @@ pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Res
         .map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
     let shared = web.clone();
     let sender = RequestInfo::of(&parts.extensions).write_sender(&parts.headers);
-    let request = WriteRequest { form, tenant, is_gzip, sender };
+    let request = WriteRequest { form, identity, is_gzip, sender };
     // The thread continues when the client disconnects: the append is completed.
     let done = tokio::task::spawn_blocking(move || store_body(&shared, &store, &request, body, permits));
     done.await.unwrap_or_else(|error| {
@@ -109,7 +109,7 @@ fn store_body(
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
     let input = web.service.carbon.of_http();
-    let to = PointTarget { input, tenant: &request.tenant, prefix: "", sender: &request.sender };
+    let to = PointTarget { input, identity: &request.identity, prefix: "", sender: &request.sender };
     let (stored, outcome) = match request.form {
         Form::Lines => {
             let (appended, outcome) =

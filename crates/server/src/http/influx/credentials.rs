@@ -1,21 +1,26 @@
 //! Credentials of a request to the InfluxDB API, and what its user may do.
 //!
-//! Invariants: without `influx.auth-enabled` everybody may do everything; with it, a tenant without an
+//! Invariants: principals of the access file need no user; without them and without `influx.auth-enabled`
+//! everybody may do everything; with it, a tenant without an
 //! administrator can only create one. A read-only server knows no users, so it refuses everybody then.
 //! Not here: hashes (`service::influx::password`), signatures (`token`).
 
 use std::sync::Arc;
 
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{Privilege, User};
+use chronolith_service::access::Principal;
 use chronolith_service::evaluation::influxql::databases::Databases;
 
 use super::reply::InfluxError;
 use super::token;
+use crate::http::error::ApiError;
 use crate::http::params::Params;
+use crate::http::sender::{Proof, identity_of, proof_of};
 use crate::web::Web;
 
 /// Sender of a request.
@@ -23,6 +28,8 @@ use crate::web::Web;
 pub(crate) enum Caller {
     /// Authentication is off.
     Anyone,
+    /// A principal of the access file, which takes the place of InfluxDB's users.
+    Principal(Arc<Principal>),
     /// Authentication is on, and the tenant has no administrator yet.
     BeforeFirstAdmin,
     /// A user with a right password or token.
@@ -48,9 +55,6 @@ impl Caller {
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Caller, InfluxError> {
-        if !web.service.options.influx.auth_enabled {
-            return Ok(Caller::Anyone);
-        }
         let Some(own) = databases.local_catalog(tenant).filter(|own| own.has_admin()) else {
             return Ok(Caller::BeforeFirstAdmin);
         };
@@ -85,17 +89,19 @@ impl Caller {
     pub(crate) async fn of_request(
         web: &Arc<Web>,
         databases: &Databases,
-        tenant: &TenantId,
-        headers: &HeaderMap,
+        parts: &Parts,
         params: &Params,
     ) -> Result<Caller, InfluxError> {
-        if !web.service.options.influx.auth_enabled {
-            return Ok(Caller::Anyone);
+        let identity = identity_of(&parts.extensions).map_err(ApiError::from)?;
+        match proof_of(&parts.extensions) {
+            Proof::Directory => return Ok(Caller::Principal(identity.principal().clone())),
+            Proof::None if !web.service.options.influx.auth_enabled => return Ok(Caller::Anyone),
+            Proof::None => {}
         }
         let web = web.clone();
         let databases = databases.clone();
-        let tenant = tenant.clone();
-        let headers = headers.clone();
+        let tenant = identity.tenant().clone();
+        let headers = parts.headers.clone();
         let params = params.clone();
         let checked =
             tokio::task::spawn_blocking(move || Caller::of(&web, &databases, &tenant, &headers, &params));
@@ -111,6 +117,8 @@ impl Caller {
         let forbidden = |text: String| Err(InfluxError::new(StatusCode::FORBIDDEN, text));
         match self {
             Caller::Anyone => Ok(()),
+            // The check of access has compared scopes.
+            Caller::Principal(_) => Ok(()),
             Caller::BeforeFirstAdmin => {
                 forbidden(format!("user is required to write to database {database:?}"))
             }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{Response, StatusCode};
 use chronolith_base::MemoryBudget;
-use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::databases::Privilege;
-use chronolith_model::query::TenantSources;
-use chronolith_model::{Queryable, ReadContext, StoreId, TenantId};
+use chronolith_model::{Queryable, ReadContext};
+use chronolith_service::access::Identity;
 use chronolith_service::evaluation::influxql::databases::{Databases, TenantDatabases};
 
 use super::credentials::Caller;
@@ -22,7 +22,7 @@ use crate::http::body;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Params;
 use crate::http::remote_read;
-use crate::http::tenant::tenant_of;
+use crate::http::sender::identity_of;
 use crate::limits::REMOTE_READ_BYTES_MAX;
 use crate::web::Web;
 
@@ -32,35 +32,32 @@ pub(in crate::http) async fn read(State(web): State<Arc<Web>>, request: Request)
 
 async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxError> {
     let (parts, request_body) = request.into_parts();
-    let (tenant, source) = match check(web, parts.uri.query().unwrap_or(""), &parts.headers).await {
+    let (identity, source) = match check(web, &parts).await {
         Ok(checked) => checked,
         Err(refused) => {
             body::discard(request_body).await;
             return Err(refused);
         }
     };
-    let memory = web.service.admission.query_memory.of(&tenant, 0);
+    let tenant = identity.tenant();
+    let memory = web.service.admission.query_memory.of(tenant, 0);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
-    let request = remote_read::decode(web, &tenant, body).await?;
+    let request = remote_read::decode(web, tenant, body).await?;
     // InfluxDB answers with samples, whatever else the client accepts.
-    Ok(remote_read::samples_answer(web, tenant, Arc::new(source), request.queries).await?)
+    Ok(remote_read::samples_answer(web, identity, source, request.queries).await?)
 }
 
-/// Checks parameters and privileges; returns the tenant and the database as metrics.
-async fn check(
-    web: &Arc<Web>,
-    query: &str,
-    headers: &HeaderMap,
-) -> Result<(TenantId, DatabaseMetrics), InfluxError> {
+/// Checks parameters and privileges; returns the sender and the database as metrics.
+async fn check(web: &Arc<Web>, parts: &Parts) -> Result<(Identity, Arc<dyn Queryable>), InfluxError> {
     let mut params = Params::default();
-    params.parse(query)?;
-    let tenant = tenant_of(web.service.options.multitenancy, headers).map_err(ApiError::from)?;
+    params.parse(parts.uri.query().unwrap_or(""))?;
+    let identity = identity_of(&parts.extensions).map_err(ApiError::from)?;
     let databases = Databases::of(&web.service)?;
     let name = params.get("db").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| InfluxError::bad_request("database is required"))?;
-    let caller = Caller::of_request(web, &databases, &tenant, headers, &params).await?;
+    let caller = Caller::of_request(web, &databases, parts, &params).await?;
     caller.check_read(name)?;
-    let databases = known(web, databases, &tenant).await?;
+    let databases = known(web, databases, &identity).await?;
     let catalog = databases.catalog();
     let database = catalog.database(name).ok_or_else(|| {
         InfluxError::new(StatusCode::NOT_FOUND, format_args!("database not found: {name:?}"))
@@ -70,16 +67,15 @@ async fn check(
         let text = format_args!("retention policy not found: {policy}");
         InfluxError::new(StatusCode::INTERNAL_SERVER_ERROR, text)
     })?;
-    let policy_store = policy.store.clone();
-    drop(catalog);
-    Ok((tenant, DatabaseMetrics { databases, policy_store }))
+    let source = databases.as_metrics(&policy.store);
+    Ok((identity, source))
 }
 
 /// Waits for the databases of a tenant on a thread that may wait.
 async fn known(
     web: &Arc<Web>,
     databases: Databases,
-    tenant: &TenantId,
+    identity: &Identity,
 ) -> Result<TenantDatabases, InfluxError> {
     let timeout_ns = web.service.options.query.timeout_ms.saturating_mul(1_000_000);
     let deadline_ns = web.service.env.clock.mono_ns().saturating_add(timeout_ns);
@@ -88,38 +84,10 @@ async fn known(
         deadline_ns,
         MemoryBudget::new("databases", u64::MAX),
     );
-    let tenant = tenant.clone();
-    let known = tokio::task::spawn_blocking(move || databases.known(&tenant, &ctx)).await;
+    let identity = identity.clone();
+    let known = tokio::task::spawn_blocking(move || databases.known(&identity, &ctx)).await;
     let known = known.map_err(|error| ApiError::new(ErrorKind::Internal, error))?;
     Ok(known.map_err(ApiError::from)?)
-}
-
-/// Store of a retention policy as the only source of remote read.
-struct DatabaseMetrics {
-    databases: TenantDatabases,
-    policy_store: StoreId,
-}
-
-impl ChangeWatch for DatabaseMetrics {
-    fn generation(&self, _: &TenantId) -> Generation {
-        match &self.databases {
-            TenantDatabases::Local { store, .. } => store.generation(&self.policy_store),
-            TenantDatabases::Bucket { .. } => Generation::UNKNOWN,
-        }
-    }
-
-    fn changed_since(&self, _: &TenantId, since: &Generation) -> Changed {
-        match &self.databases {
-            TenantDatabases::Local { store, .. } => store.changed_since(&self.policy_store, since),
-            TenantDatabases::Bucket { .. } => Changed::EVERYTHING,
-        }
-    }
-}
-
-impl TenantSources for DatabaseMetrics {
-    fn queryable(&self, _: &TenantId) -> Arc<dyn Queryable> {
-        self.databases.as_metrics(&self.policy_store)
-    }
 }
 
 impl Caller {
@@ -127,7 +95,8 @@ impl Caller {
     fn check_read(&self, database: &str) -> Result<(), InfluxError> {
         let forbidden = |text: String| Err(InfluxError::new(StatusCode::FORBIDDEN, text));
         match self {
-            Caller::Anyone => Ok(()),
+            // The scope of a principal was checked in front of the handler.
+            Caller::Anyone | Caller::Principal(_) => Ok(()),
             Caller::BeforeFirstAdmin => {
                 forbidden(format!("user is required to read from database {database:?}"))
             }

@@ -17,10 +17,11 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use chronolith_influxql::TERMS_MAX;
-use chronolith_influxql::ast::Statement;
+use chronolith_influxql::ast::{Need, Statement};
 use chronolith_influxql::execute::{Access, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
+use chronolith_service::access::{Denied, Principal, Scope};
 use chronolith_service::activity::active_queries::StartedQuery;
 use chronolith_service::activity::top_queries::QueryLanguage;
 use chronolith_service::evaluation::influxql::databases::Databases;
@@ -78,11 +79,10 @@ async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxE
         let text = "cross-origin request refused: changes need an origin allowed by --web.cors.origin";
         return Err(InfluxError::new(StatusCode::FORBIDDEN, text));
     }
-    let caller =
-        Caller::of_request(web, &databases, &request.tenant, &request.headers, &request.params).await?;
+    let caller = Caller::of_request(web, &databases, &request.parts, &request.params).await?;
     caller.check_statements(&request.statements, &request.database)?;
     let timeout_ms = web.service.options.influx.query_timeout_ms(web.service.options.query.timeout_ms);
-    let admitted = web.service.admit(&web.service.admission.query, &request.tenant, timeout_ms).await?;
+    let admitted = web.service.admit(&web.service.admission.query, &request.identity, timeout_ms).await?;
     let content_type = request.format.content_type();
     let kind = StreamKind {
         name: "InfluxQL query",
@@ -173,7 +173,7 @@ fn execute_all(
             return sink.finish();
         }
     };
-    let known = databases.known(&request.tenant, ctx)?;
+    let known = databases.known(&request.identity, ctx)?;
     let storage = TenantStorage {
         service: &web.service,
         databases: known,
@@ -234,7 +234,7 @@ fn execute_each(
 impl Caller {
     fn access(&self) -> Access<'_> {
         match self {
-            Caller::Anyone => Access::Anyone,
+            Caller::Anyone | Caller::Principal(_) => Access::Anyone,
             Caller::BeforeFirstAdmin => Access::BeforeFirstAdmin,
             Caller::Known(user) => Access::User(user),
         }
@@ -245,10 +245,35 @@ impl Caller {
         let refused = |text: String| {
             Err(InfluxError::new(StatusCode::FORBIDDEN, format!("error authorizing query: {text}")))
         };
+        if let Caller::Principal(principal) = self {
+            return statements.iter().try_for_each(|statement| check_statement(principal, statement));
+        }
         match chronolith_influxql::execute::authorize(self.access(), statements, database) {
             Ok(()) => Ok(()),
             Err(text) => refused(text),
         }
+    }
+}
+
+/// Refuses a statement that needs a scope which the principal does not have, or that cannot be limited to
+/// the series it reads.
+fn check_statement(principal: &Principal, statement: &Statement) -> Result<(), InfluxError> {
+    let refused = |denied: Denied| {
+        InfluxError::new(StatusCode::FORBIDDEN, format_args!("error authorizing query: {denied}"))
+    };
+    let scope = scope_of(statement);
+    principal.check_scope(scope).map_err(refused)?;
+    if scope == Scope::ReadMetrics { Ok(()) } else { principal.check_unfiltered().map_err(refused) }
+}
+
+/// Scope that a statement needs. One that changes the catalogue, or that tells of other senders, needs the
+/// scope of an administrator.
+fn scope_of(statement: &Statement) -> Scope {
+    match statement.need() {
+        Need::Reads => Scope::ReadMetrics,
+        Need::Writes => Scope::WriteMetrics,
+        Need::Deletes => Scope::DeleteMetrics,
+        Need::Administers => Scope::Admin,
     }
 }
 

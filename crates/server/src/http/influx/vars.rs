@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
 use chronolith_influxql::storage::Storage as _;
-use chronolith_model::TenantId;
+use chronolith_service::access::Identity;
 use chronolith_service::evaluation::influxql::databases::TenantDatabases;
 use chronolith_service::evaluation::influxql::storage::TenantStorage;
 use serde_json::{Map, Value, json};
@@ -14,24 +14,28 @@ use serde_json::{Map, Value, json};
 use super::reply::InfluxError;
 use crate::http::dispatch;
 use crate::http::error::ApiError;
-use crate::http::tenant::tenant_of;
+use crate::http::sender::identity_of;
 use crate::web::Web;
 
 pub(in crate::http) async fn vars(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
-    let tenant = tenant_of(web.service.options.multitenancy, request.headers()).map_err(ApiError::from);
-    let read = match tenant {
-        Ok(tenant) => read(&web, tenant).await,
+    let identity = identity_of(request.extensions()).map_err(ApiError::from);
+    let read = match identity {
+        Ok(identity) => read(&web, identity).await,
         Err(error) => Err(error),
     };
     read.unwrap_or_else(|error| InfluxError::from(error).into_response())
 }
 
-async fn read(web: &Arc<Web>, tenant: TenantId) -> Result<Response<Body>, ApiError> {
+async fn read(web: &Arc<Web>, identity: Identity) -> Result<Response<Body>, ApiError> {
     let store = web.service.lifecycle.store()?.clone();
     let text = dispatch::run_status(web, move |web| {
-        let databases = TenantDatabases::Local { store, tenant: tenant.clone() };
-        let storage =
-            TenantStorage { service: &web.service, databases, tenant: &tenant, is_continuous: false };
+        let databases = TenantDatabases::of_store(store, identity.clone());
+        let storage = TenantStorage {
+            service: &web.service,
+            databases,
+            tenant: identity.tenant(),
+            is_continuous: false,
+        };
         let mut all = Map::new();
         for module in storage.statistics() {
             let tags: Map<String, Value> =

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{Response, StatusCode, header};
 use chronolith_ingest::line_protocol::Precision;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{Database, RetentionPolicy};
@@ -32,7 +33,7 @@ use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Params;
 use crate::http::request::RequestInfo;
-use crate::http::tenant::tenant_of;
+use crate::http::sender::identity_of;
 use crate::http::write::admit::{self, BodyLimits, NotAdmitted};
 use crate::web::Web;
 
@@ -64,7 +65,7 @@ async fn answer(web: &Arc<Web>, api: Api, request: Request) -> Response<Body> {
 
 async fn receive(web: &Arc<Web>, api: Api, request: Request) -> Result<(), InfluxError> {
     let (parts, request_body) = request.into_parts();
-    let checked = check(web, api, parts.uri.query().unwrap_or(""), &parts.headers).await;
+    let checked = check(web, api, &parts).await;
     let (store, mut request) = match checked {
         Ok(checked) => checked,
         Err(refused) => {
@@ -128,16 +129,11 @@ async fn reserve_columns(
 }
 
 /// Checks everything that needs only parameters and headers.
-async fn check(
-    web: &Arc<Web>,
-    api: Api,
-    query: &str,
-    headers: &HeaderMap,
-) -> Result<(Arc<Tsdb>, WriteRequest), InfluxError> {
+async fn check(web: &Arc<Web>, api: Api, parts: &Parts) -> Result<(Arc<Tsdb>, WriteRequest), InfluxError> {
     let mut params = Params::default();
-    params.parse(query)?;
-    let tenant =
-        tenant_of(web.service.options.multitenancy, headers).map_err(crate::http::error::ApiError::from)?;
+    params.parse(parts.uri.query().unwrap_or(""))?;
+    let identity = identity_of(&parts.extensions).map_err(crate::http::error::ApiError::from)?;
+    let tenant = identity.tenant().clone();
     let store = web.service.lifecycle.store()?.clone();
     let precision = params.get("precision").unwrap_or("");
     let precision = match api {
@@ -148,7 +144,7 @@ async fn check(
     let precision = precision.map_err(InfluxError::bad_request)?;
     // Credentials come first: a client without them does not learn which databases there are.
     let local = Databases::Local(store.clone());
-    let caller = Caller::of_request(web, &local, &tenant, headers, &params).await?;
+    let caller = Caller::of_request(web, &local, parts, &params).await?;
     let target = Target::of(api, &params)?;
     let catalog = store.databases().catalog();
     let database = catalog.of(&tenant).and_then(|own| own.database(&target.database));
@@ -162,8 +158,9 @@ async fn check(
         check_known(&store, &tenant, &target.policy)?;
     }
     let policy = target.policy(database)?;
-    let encoding = headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
+    let encoding = parts.headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
     let request = WriteRequest {
+        identity,
         api,
         tenant,
         target: policy.store.clone(),

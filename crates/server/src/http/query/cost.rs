@@ -105,13 +105,13 @@ async fn estimate(
     let lookback_ms = lookback_ms(&call.params)?;
     let engine = start_times.engine(web)?;
     let timeout_ms = timeout_ms.min(own_limits(web, &call.params)?);
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let (start_ms, end_ms, step_ms) = times.bounds();
-    let printed = dispatch::run(web, &tenant, timeout_ms, move |web, ctx| {
+    let printed = dispatch::run(web, &identity, timeout_ms, move |web, ctx| {
         let expr = parse(web, &call.params)?;
         let text = call.params.get("query").unwrap_or("");
         let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
-        let source = web.service.lifecycle.source()?.queryable(&call.tenant);
+        let source = web.service.lifecycle.view(&call.identity)?;
         let cost =
             engine.estimate_cost(&*source, &query, ctx).map_err(|error| too_slow(eval_error(error)))?;
         let mut printer = Printer::open(ctx)?;

@@ -4,18 +4,30 @@
 use chronolith_service::access::Scope;
 
 use crate::http::influx;
-use crate::http::routing::{Answer, Effect, Methods, RequestBody, Route, handler};
+use crate::http::routing::{Answer, Effect, Methods, RequestBody, Route, Shows, handler};
 
 pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/write"], "writes line protocol")
-        .on(Methods::Post, Scope::WriteMetrics, Effect::Changes, handler!(influx::write::write))
+        .on(
+            Methods::Post,
+            Scope::WriteMetrics,
+            Shows::NoSeries,
+            Effect::Changes,
+            handler!(influx::write::write),
+        )
         .takes("db rp precision consistency u p @tenant")
         .body(RequestBody::Text)
         .answers(Answer::NoContent)
         .cors()
         .details("line protocol: `db`, `rp`, `precision`, `consistency`; gzip"),
     Route::new(&["/api/v2/write"], "writes line protocol")
-        .on(Methods::Post, Scope::WriteMetrics, Effect::Changes, handler!(influx::write::write_v2))
+        .on(
+            Methods::Post,
+            Scope::WriteMetrics,
+            Shows::NoSeries,
+            Effect::Changes,
+            handler!(influx::write::write_v2),
+        )
         .takes("bucket precision org @tenant")
         .body(RequestBody::Text)
         .answers(Answer::NoContent)
@@ -24,7 +36,13 @@ pub(super) const ROUTES: &[Route] = &[
                   ignored",
         ),
     Route::new(&["/api/v1/prom/write"], "remote write 1.0 into a database")
-        .on(Methods::Post, Scope::WriteMetrics, Effect::Changes, handler!(influx::write::write_prometheus))
+        .on(
+            Methods::Post,
+            Scope::WriteMetrics,
+            Shows::NoSeries,
+            Effect::Changes,
+            handler!(influx::write::write_prometheus),
+        )
         .takes("db rp u p @tenant")
         .body(RequestBody::Protobuf)
         .answers(Answer::NoContent)
@@ -33,14 +51,32 @@ pub(super) const ROUTES: &[Route] = &[
                   field `value`",
         ),
     Route::new(&["/api/v1/prom/read"], "remote read of the field value of a database")
-        .on(Methods::Post, Scope::ReadMetrics, Effect::Reads, handler!(influx::prometheus::read))
+        .on(
+            Methods::Post,
+            Scope::ReadMetrics,
+            Shows::SeriesOfTenant,
+            Effect::Reads,
+            handler!(influx::prometheus::read),
+        )
         .takes("db rp u p @tenant")
         .body(RequestBody::Protobuf)
         .answers(Answer::Protobuf)
         .details("remote read of the field `value` of the measurements of `db`, `rp`, as samples"),
     Route::new(&["/query"], "statements of InfluxQL, or the query page")
-        .on(Methods::Get, Scope::ReadMetrics, Effect::Reads, handler!(influx::query::query))
-        .on(Methods::Post, Scope::ReadMetrics, Effect::Changes, handler!(influx::query::query))
+        .on(
+            Methods::Get,
+            Scope::ReadMetrics,
+            Shows::SeriesOfTenant,
+            Effect::Reads,
+            handler!(influx::query::query),
+        )
+        .on(
+            Methods::Post,
+            Scope::ReadMetrics,
+            Shows::SeriesOfTenant,
+            Effect::Changes,
+            handler!(influx::query::query),
+        )
         .takes("q db rp epoch pretty chunked chunk_size params async u p @tenant")
         .body(RequestBody::Form)
         .answers(Answer::InfluxQl)
@@ -52,28 +88,34 @@ pub(super) const ROUTES: &[Route] = &[
                   `Accept`",
         ),
     Route::new(&["/api/v2/query"], "refused: there is no Flux")
-        .on(Methods::Post, Scope::ReadMetrics, Effect::Neither, handler!(influx::refused::flux))
+        .on(
+            Methods::Post,
+            Scope::ReadMetrics,
+            Shows::NoSeries,
+            Effect::Neither,
+            handler!(influx::refused::flux),
+        )
         .takes("@tenant")
         .answers(Answer::Forbidden)
         .details("403: there is no Flux"),
     Route::new(&["/ping"], "liveness and version")
-        .on(Methods::Get, Scope::Public, Effect::Neither, handler!(influx::ping::ping))
+        .on(Methods::Get, Scope::Public, Shows::NoSeries, Effect::Neither, handler!(influx::ping::ping))
         .takes("verbose")
         .answers(Answer::NoContent)
         .cors()
         .details("204; 200 and the version with `verbose`"),
     Route::new(&["/status"], "liveness")
-        .on(Methods::Get, Scope::Public, Effect::Neither, handler!(influx::ping::status))
+        .on(Methods::Get, Scope::Public, Shows::NoSeries, Effect::Neither, handler!(influx::ping::status))
         .answers(Answer::NoContent)
         .cors()
         .details("204"),
     Route::new(&["/health"], "success if reads and writes are answered")
-        .on(Methods::Get, Scope::Public, Effect::Neither, handler!(influx::ping::health))
+        .on(Methods::Get, Scope::Public, Shows::NoSeries, Effect::Neither, handler!(influx::ping::health))
         .answers(Answer::PlainJson)
         .cors()
         .details("200 if reads and writes are answered, else 503"),
     Route::new(&["/debug/vars"], "counters as JSON, for Telegraf's input influxdb")
-        .on(Methods::Get, Scope::ReadStatus, Effect::Reads, handler!(influx::vars::vars))
+        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(influx::vars::vars))
         .takes("@tenant")
         .answers(Answer::PlainJson)
         .details("counters as JSON, for Telegraf's input `influxdb`"),

@@ -3,27 +3,33 @@
 
 use chronolith_service::access::Scope;
 
-use crate::http::routing::{Answer, Effect, ErrorForm, Methods, RequestBody, Route, handler};
+use crate::http::routing::{Answer, Effect, ErrorForm, Methods, RequestBody, Route, Shows, handler};
 use crate::http::{admin, lifecycle};
 
 pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/-/healthy"], "success unless only a restart helps")
-        .on(Methods::Get, Scope::Public, Effect::Neither, handler!(lifecycle::healthy))
+        .on(Methods::Get, Scope::Public, Shows::NoSeries, Effect::Neither, handler!(lifecycle::healthy))
         .answers(Answer::Text)
         .errors(ErrorForm::Text)
         .details("200; 503 with the reason if only a restart helps"),
     Route::new(&["/-/ready"], "success while queries and writes are served")
-        .on(Methods::Get, Scope::Public, Effect::Neither, handler!(lifecycle::ready))
+        .on(Methods::Get, Scope::Public, Shows::NoSeries, Effect::Neither, handler!(lifecycle::ready))
         .answers(Answer::Text)
         .errors(ErrorForm::Text)
         .details("200; 503 with the progress while it starts, or while it stops"),
     Route::new(&["/-/reload"], "reads the settings file again")
-        .on(Methods::PostPut, Scope::Admin, Effect::Controls, handler!(lifecycle::reload))
+        .on(Methods::PostPut, Scope::Admin, Shows::AllSeries, Effect::Controls, handler!(lifecycle::reload))
         .answers(Answer::Text)
         .errors(ErrorForm::Text)
         .details("reads the settings file again; needs `--web.enable-lifecycle`"),
     Route::new(&["/api/v1/admin/tsdb/delete_series"], "deletes samples")
-        .on(Methods::PostPut, Scope::DeleteMetrics, Effect::Changes, handler!(admin::delete_series))
+        .on(
+            Methods::PostPut,
+            Scope::DeleteMetrics,
+            Shows::AllSeries,
+            Effect::Changes,
+            handler!(admin::delete_series),
+        )
         .takes("match[]! start end @tenant")
         .body(RequestBody::Form)
         .answers(Answer::NoContent)
@@ -32,16 +38,22 @@ pub(super) const ROUTES: &[Route] = &[
                   and the following need `--web.enable-admin-api`",
         ),
     Route::new(&["/api/v1/admin/tsdb/clean_tombstones"], "frees the space of deleted samples now")
-        .on(Methods::PostPut, Scope::Admin, Effect::Changes, handler!(admin::clean_tombstones))
+        .on(
+            Methods::PostPut,
+            Scope::Admin,
+            Shows::AllSeries,
+            Effect::Changes,
+            handler!(admin::clean_tombstones),
+        )
         .takes("@tenant")
         .answers(Answer::NoContent),
     Route::new(&["/api/v1/admin/tsdb/snapshot"], "makes a copy by hard links")
-        .on(Methods::PostPut, Scope::Admin, Effect::Changes, handler!(admin::snapshot))
+        .on(Methods::PostPut, Scope::Admin, Shows::AllSeries, Effect::Changes, handler!(admin::snapshot))
         .takes("skip_head @tenant")
         .body(RequestBody::Form)
         .details("a copy by hard links; `skip_head`"),
     Route::new(&["/api/v1/admin/tsdb/compaction"], "pauses or resumes compaction")
-        .on(Methods::PostPut, Scope::Admin, Effect::Changes, handler!(admin::compaction))
+        .on(Methods::PostPut, Scope::Admin, Shows::AllSeries, Effect::Changes, handler!(admin::compaction))
         .takes("paused!")
         .body(RequestBody::Form)
         .details("`paused=true` or `false`"),

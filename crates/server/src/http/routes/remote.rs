@@ -3,12 +3,12 @@
 
 use chronolith_service::access::Scope;
 
-use crate::http::routing::{Answer, Effect, ErrorForm, Methods, RequestBody, Route, handler};
+use crate::http::routing::{Answer, Effect, ErrorForm, Methods, RequestBody, Route, Shows, handler};
 use crate::http::write;
 
 pub(super) const ROUTES: &[Route] =
     &[Route::new(&["/api/v1/write", "/api/v1/push"], "remote write 1.0 and 2.0")
-        .on(Methods::Post, Scope::WriteMetrics, Effect::Changes, handler!(write::write))
+        .on(Methods::Post, Scope::WriteMetrics, Shows::NoSeries, Effect::Changes, handler!(write::write))
         .takes("@tenant")
         .body(RequestBody::Protobuf)
         .answers(Answer::NoContent)

@@ -165,7 +165,13 @@ async fn one_self_scrape_runs_at_a_time() {
     let anonymous = chronolith_model::TenantId::anonymous();
     let series_count =
         || service.lifecycle.store().unwrap().reader().series_count(&chronolith_model::StoreId::anonymous());
-    let held = service.try_admit(&service.admission.self_scrape, &anonymous, 1_000).expect("free");
+    let held = service
+        .try_admit(
+            &service.admission.self_scrape,
+            &chronolith_service::access::Identity::internal(&anonymous),
+            1_000,
+        )
+        .expect("free");
     scrape();
     assert_eq!(series_count(), 0, "no permit, no scrape");
     drop(held);

@@ -9,7 +9,7 @@ use chronolith_service::activity::rejects::{RejectOrigin, WriteSender};
 use super::written::Written;
 use crate::http::error::ApiError;
 use crate::http::request::RequestInfo;
-use crate::http::tenant::tenant_of;
+use crate::http::sender::identity_of;
 use crate::web::Web;
 
 /// Identity of the client that sent a write.
@@ -22,8 +22,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn of(web: &Web, request: &Request) -> Sender {
-        let tenant = tenant_of(web.service.options.multitenancy, request.headers()).ok();
+    pub(super) fn of(request: &Request) -> Sender {
+        let tenant = identity_of(request.extensions()).ok().map(|identity| identity.tenant().clone());
         let info = RequestInfo::of(request.extensions());
         let name = info.write_sender(request.headers());
         Sender { tenant, info, name }

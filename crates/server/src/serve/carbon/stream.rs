@@ -96,9 +96,8 @@ impl PointStream {
             return Ok(Appended::default());
         }
         self.choose_decoder(buffer, is_end);
-        let Listener { web, options, input } = &*self.listener;
-        let to =
-            PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &self.sender };
+        let Listener { web, options, input, identity } = &*self.listener;
+        let to = PointTarget { input, identity, prefix: &options.prefix, sender: &self.sender };
         let end = if is_end { InputEnd::Closed } else { InputEnd::Open };
         let bytes_before = buffer.len();
         match &mut self.decoder {

@@ -48,7 +48,7 @@ impl Carbon {
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("bound");
         let input = server.web.service.carbon.of_listener(0);
-        let listener = Arc::new(Listener { web: server.web.clone(), options, input });
+        let listener = Arc::new(Listener::new(server.web.clone(), options, input));
         let (stop, closing) = watch::channel(false);
         tokio::spawn(accept(listener.clone(), socket, closing));
         Carbon { server, listener, address, stop }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
 use crate::activity::top_queries::QueryLanguage;
 use crate::evaluation::running::RunningQuery;
@@ -162,7 +163,9 @@ fn compute(
 ) -> Result<Option<u64>, String> {
     let class = &service.admission.continuous;
     let timeout_ms = service.options.query.timeout_ms;
-    let Some(admitted) = service.try_admit(class, query.tenant, timeout_ms) else { return Ok(None) };
+    let Some(admitted) = service.try_admit(class, &Identity::internal(query.tenant), timeout_ms) else {
+        return Ok(None);
+    };
     service.influx.continuous_runs.add(1);
     let written = evaluate(service, store, query, windows, now_ns, admitted.ctx())?;
     if query.stored.last_run_ns.is_none_or(|last_ns| last_ns < windows.end_ns) {
@@ -206,7 +209,7 @@ fn evaluate(
         0,
     );
     let _running = running.map_err(|refused| refused.to_string())?;
-    let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
+    let databases = TenantDatabases::of_store(store.clone(), Identity::internal(query.tenant));
     let storage = TenantStorage { service, databases, tenant: query.tenant, is_continuous: true };
     let session = Session {
         storage: &storage,

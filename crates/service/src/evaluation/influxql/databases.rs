@@ -11,6 +11,7 @@ use chronolith_model::query::NoSeries;
 use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::{BucketSources, Tsdb};
 
+use crate::access::Identity;
 use crate::refusal::Refusal;
 use crate::service::Service;
 
@@ -23,24 +24,17 @@ pub enum Databases {
     Bucket(Arc<BucketSources>),
 }
 
-/// Databases of one tenant during one request.
-pub enum TenantDatabases {
+/// Databases of one tenant during one request of one sender.
+pub struct TenantDatabases {
+    identity: Identity,
+    origin: Origin,
+}
+
+enum Origin {
     /// A server with a data directory.
-    Local {
-        /// The store.
-        store: Arc<Tsdb>,
-        /// Owner of the databases.
-        tenant: TenantId,
-    },
-    /// A read-only server.
-    Bucket {
-        /// The bucket.
-        sources: Arc<BucketSources>,
-        /// Owner of the databases.
-        tenant: TenantId,
-        /// Databases at the start of the request.
-        catalog: Arc<TenantCatalog>,
-    },
+    Local(Arc<Tsdb>),
+    /// A read-only server, with the databases at the start of the request.
+    Bucket { sources: Arc<BucketSources>, catalog: Arc<TenantCatalog> },
 }
 
 impl Databases {
@@ -65,71 +59,91 @@ impl Databases {
         }
     }
 
-    /// Waits until the databases of `tenant` are known. Called on a thread that may wait.
+    /// Waits until the databases of the tenant of `identity` are known. Called on a thread that may wait.
     ///
     /// # Errors
     /// If the bucket does not answer.
-    pub fn known(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<TenantDatabases, QueryError> {
-        let tenant = tenant.clone();
-        Ok(match self {
+    pub fn known(&self, identity: &Identity, ctx: &ReadContext) -> Result<TenantDatabases, QueryError> {
+        let tenant = identity.tenant();
+        let origin = match self {
             Databases::Local(store) => {
-                store.databases().await_known(&tenant, ctx)?;
-                TenantDatabases::Local { store: store.clone(), tenant }
+                store.databases().await_known(tenant, ctx)?;
+                Origin::Local(store.clone())
             }
             Databases::Bucket(sources) => {
-                let catalog = sources.databases_of(&tenant, ctx)?;
-                TenantDatabases::Bucket { sources: sources.clone(), tenant, catalog }
+                Origin::Bucket { sources: sources.clone(), catalog: sources.databases_of(tenant, ctx)? }
             }
-        })
+        };
+        Ok(TenantDatabases { identity: identity.clone(), origin })
     }
 }
 
 impl TenantDatabases {
+    /// Databases of the data directory, which are known.
+    pub fn of_store(store: Arc<Tsdb>, identity: Identity) -> TenantDatabases {
+        TenantDatabases { identity, origin: Origin::Local(store) }
+    }
+
+    /// The store; `None` on a read-only server.
+    pub fn store(&self) -> Option<&Arc<Tsdb>> {
+        match &self.origin {
+            Origin::Local(store) => Some(store),
+            Origin::Bucket { .. } => None,
+        }
+    }
+
+    /// Sender of the request.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn tenant(&self) -> &TenantId {
+        self.identity.tenant()
+    }
+
     /// The current catalogue.
     pub fn catalog(&self) -> Arc<TenantCatalog> {
-        match self {
-            TenantDatabases::Local { store, tenant } => {
-                store.databases().catalog().of(tenant).cloned().unwrap_or_default()
+        match &self.origin {
+            Origin::Local(store) => {
+                store.databases().catalog().of(self.tenant()).cloned().unwrap_or_default()
             }
-            TenantDatabases::Bucket { catalog, .. } => catalog.clone(),
+            Origin::Bucket { catalog, .. } => catalog.clone(),
         }
     }
 
-    /// Series of a store with their types.
+    /// Series of a store with their types that the sender may read.
     pub fn typed(&self, store: &StoreId) -> Arc<dyn Queryable> {
-        match self {
-            TenantDatabases::Local { store: tsdb, .. } => tsdb.reader().typed_queryable(store),
-            TenantDatabases::Bucket { sources, tenant, catalog } => {
-                sources.typed_queryable(tenant, catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
+        self.identity.filtered(match &self.origin {
+            Origin::Local(tsdb) => tsdb.reader().typed_queryable(store),
+            Origin::Bucket { sources, catalog } => {
+                sources.typed_queryable(self.tenant(), catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
             }
-        }
+        })
     }
 
-    /// Fields `value` of a store as metrics.
+    /// Fields `value` of a store as metrics that the sender may read.
     pub fn as_metrics(&self, store: &StoreId) -> Arc<dyn Queryable> {
-        match self {
-            TenantDatabases::Local { store: tsdb, .. } => tsdb.reader().as_metrics(store),
-            TenantDatabases::Bucket { sources, tenant, catalog } => {
-                sources.as_metrics(tenant, catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
+        self.identity.filtered(match &self.origin {
+            Origin::Local(tsdb) => tsdb.reader().as_metrics(store),
+            Origin::Bucket { sources, catalog } => {
+                sources.as_metrics(self.tenant(), catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
             }
-        }
+        })
     }
 
-    /// Series of other protocols as measurements.
+    /// Series of other protocols as measurements that the sender may read.
     pub fn as_measurements(&self) -> Arc<dyn Queryable> {
-        match self {
-            TenantDatabases::Local { store, tenant } => store.reader().as_measurements(tenant),
-            TenantDatabases::Bucket { sources, tenant, .. } => sources.as_measurements(tenant),
-        }
+        self.identity.filtered(match &self.origin {
+            Origin::Local(store) => store.reader().as_measurements(self.tenant()),
+            Origin::Bucket { sources, .. } => sources.as_measurements(self.tenant()),
+        })
     }
 
     /// Ranges of time in which a store may have samples.
     pub fn sample_ranges(&self, store: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
-        match self {
-            TenantDatabases::Local { store: tsdb, .. } => tsdb.reader().sample_ranges(store, ctx),
-            TenantDatabases::Bucket { sources, tenant, catalog } => {
-                sources.sample_ranges(tenant, catalog, store, ctx)
-            }
+        match &self.origin {
+            Origin::Local(tsdb) => tsdb.reader().sample_ranges(store, ctx),
+            Origin::Bucket { sources, catalog } => sources.sample_ranges(self.tenant(), catalog, store, ctx),
         }
     }
 }

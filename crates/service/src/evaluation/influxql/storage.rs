@@ -29,11 +29,9 @@ pub struct TenantStorage<'a> {
 impl TenantStorage<'_> {
     /// The store, for changes. The text of the error is for the client.
     fn store(&self) -> Result<&Arc<Tsdb>, String> {
-        match &self.databases {
-            TenantDatabases::Local { store, .. } => Ok(store),
-            TenantDatabases::Bucket { .. } => {
-                self.service.lifecycle.store().map_err(|refusal| refusal.to_string())
-            }
+        match self.databases.store() {
+            Some(store) => Ok(store),
+            None => self.service.lifecycle.store().map_err(|refusal| refusal.to_string()),
         }
     }
 }
@@ -64,10 +62,11 @@ impl Storage for TenantStorage<'_> {
             .map_err(|error| error.to_string())
     }
 
-    fn write(&self, store: &StoreId, batch: &WriteBatch) -> Result<(), String> {
+    fn write(&self, store: &StoreId, batch: &mut WriteBatch) -> Result<(), String> {
         let writer = if self.is_continuous { Writer::ContinuousQuery } else { Writer::Client };
         let tsdb = self.store()?;
-        let target = WriteTarget { tenant: self.tenant, store: TargetStore::Id(store), writer };
+        let target =
+            WriteTarget { identity: self.databases.identity(), store: TargetStore::Id(store), writer };
         let mut writing = self.service.writes.begin(tsdb, target);
         writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
         let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;

@@ -25,7 +25,10 @@ impl Evaluation<'_> {
         let service = self.service;
         let asked = self.query;
         let cache = &service.queries.cache;
-        let bypassed = !cache.is_on() || query.step_ms <= 0 || !asked.is_cacheable;
+        let identity = asked.identity;
+        // Entries belong to one tenant.
+        let is_of_one = identity.sole_tenant().is_ok();
+        let bypassed = !cache.is_on() || query.step_ms <= 0 || !asked.is_cacheable || !is_of_one;
         let lookback_ms = query.lookback_ms.unwrap_or(service.options.query.lookback_ms);
         let planned = Query { lookback_ms: Some(lookback_ms), ..*query };
         let plan = if bypassed { None } else { cache_plan(&planned, asked.engine.options()) };
@@ -33,7 +36,8 @@ impl Evaluation<'_> {
         let last_ms =
             query.start_ms + query.end_ms.saturating_sub(query.start_ms) / query.step_ms * query.step_ms;
         let key = CacheKey {
-            tenant: asked.tenant.clone(),
+            tenant: identity.tenant().clone(),
+            filter: identity.principal().filter().map(|filter| filter.text().clone()),
             plan,
             step_ms: query.step_ms,
             phase_ms: query.start_ms.rem_euclid(query.step_ms),
@@ -42,10 +46,10 @@ impl Evaluation<'_> {
         };
         let sources = service.lifecycle.source()?;
         // Before anything is read: samples written from here on count as changed for the next reader.
-        let generation = sources.generation(asked.tenant);
+        let generation = sources.generation(identity.tenant());
         let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: asked.text };
         let changed = |since: &Generation| {
-            let mut changed = sources.changed_since(asked.tenant, since);
+            let mut changed = sources.changed_since(identity.tenant(), since);
             if let Some(start_ms) = self.ctx.start_ms() {
                 changed.removed_before_ms = changed.removed_before_ms.max(start_ms);
             }

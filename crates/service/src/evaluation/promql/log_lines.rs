@@ -47,7 +47,7 @@ impl Evaluation<'_> {
                 "samples": { "totalQueryableSamples": trace.samples_read(), "peakSamples": peak },
             },
             "httpRequest": { "clientIP": caller.client_ip, "method": caller.method, "path": caller.path },
-            "tenant": query.tenant.as_str(),
+            "tenant": query.identity.tenant().as_str(),
             "requestID": caller.request_id,
         });
         if let Some(error) = error {
@@ -69,7 +69,7 @@ impl Evaluation<'_> {
             let caller = query.caller.describe();
             json!({
                 "time": service.env.clock.now_ms(),
-                "tenant": query.tenant.as_str(),
+                "tenant": query.identity.tenant().as_str(),
                 "requestID": caller.request_id,
                 "remote": caller.remote,
                 "query": query.text,

@@ -70,7 +70,9 @@ async fn run_one(
         Err(Failure::TimedOut)
     };
     let candidate = Candidate::of(text);
-    let result = service.run_small_first(&TenantId::anonymous(), TIMEOUT_MS, candidate, work).await;
+    let result = service
+        .run_small_first(&Identity::internal(&TenantId::anonymous()), TIMEOUT_MS, candidate, work)
+        .await;
     let threads = threads.lock().clone();
     (result, threads)
 }
@@ -112,7 +114,9 @@ async fn a_panic_is_an_answer_wherever_it_happens() {
             panic!("a bug");
         };
         let candidate = Candidate::of(text);
-        let result = service.run_small_first(&TenantId::anonymous(), TIMEOUT_MS, candidate, work).await;
+        let result = service
+            .run_small_first(&Identity::internal(&TenantId::anonymous()), TIMEOUT_MS, candidate, work)
+            .await;
         assert_eq!(result, Err(Failure::Refused(Refusal::Panicked("query"))));
     }
     assert_eq!((calls.load(Ordering::Relaxed), service.admission.query.queue.running()), (2, 0));

@@ -2,10 +2,12 @@
 
 use axum::body::Bytes;
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::request::Parts;
+use axum::http::{Method, header};
 use chronolith_influxql::ast::Statement;
 use chronolith_influxql::{Parameters, parse_query_with};
 use chronolith_model::TenantId;
+use chronolith_service::access::Identity;
 
 use super::super::printer::{Epoch, Printer};
 use super::super::reply::InfluxError;
@@ -15,7 +17,7 @@ use crate::http::body;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::origin;
 use crate::http::params::Params;
-use crate::http::tenant::tenant_of;
+use crate::http::sender::identity_of;
 use crate::limits::FORM_BYTES_MAX;
 use crate::web::Web;
 
@@ -24,8 +26,9 @@ const CHUNK_ROWS: usize = 10_000;
 
 /// A request whose statements have been parsed.
 pub(super) struct QueryRequest {
+    pub(super) identity: Identity,
     pub(super) tenant: TenantId,
-    pub(super) headers: HeaderMap,
+    pub(super) parts: Parts,
     pub(super) params: Params,
     pub(super) text: String,
     pub(super) statements: Vec<Statement>,
@@ -46,7 +49,8 @@ pub(super) struct QueryRequest {
 impl QueryRequest {
     pub(super) async fn read(web: &Web, request: Request) -> Result<QueryRequest, InfluxError> {
         let (parts, request_body) = request.into_parts();
-        let tenant = tenant_of(web.service.options.multitenancy, &parts.headers).map_err(ApiError::from)?;
+        let identity = identity_of(&parts.extensions).map_err(ApiError::from)?;
+        let tenant = identity.tenant().clone();
         let memory = web.service.admission.query_memory.of(&tenant, 0);
         let mut params = Params::default();
         let is_get = parts.method != Method::POST;
@@ -83,6 +87,7 @@ impl QueryRequest {
         let is_chunked = params.get("chunked") == Some("true");
         let chunk_size = params.get("chunk_size").and_then(|text| text.parse::<usize>().ok());
         Ok(QueryRequest {
+            identity,
             tenant,
             text,
             statements,
@@ -95,7 +100,7 @@ impl QueryRequest {
             is_get,
             is_async: params.get("async") == Some("true"),
             is_foreign_get: is_get && origin::is_foreign_and_not_allowed(web, &parts.headers),
-            headers: parts.headers,
+            parts,
             params,
         })
     }

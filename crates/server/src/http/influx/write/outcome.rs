@@ -41,6 +41,7 @@ fn failed(web: &Web, request: &WriteRequest, failure: &StoreFailure) -> InfluxEr
     match failure {
         StoreFailure::Batch { error, .. } => write_error(error),
         StoreFailure::Catalog(error) => InfluxError::new(StatusCode::INTERNAL_SERVER_ERROR, error),
+        StoreFailure::Labels(error) => InfluxError::new(StatusCode::PAYLOAD_TOO_LARGE, error),
     }
 }
 

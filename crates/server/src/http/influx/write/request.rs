@@ -2,6 +2,7 @@
 
 use chronolith_ingest::line_protocol::Precision;
 use chronolith_model::{StoreId, TenantId};
+use chronolith_service::access::Identity;
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::write::{TargetStore, WriteTarget};
 use chronolith_tsdb::Writer;
@@ -18,6 +19,7 @@ pub(super) enum Api {
 /// A request whose parameters have been checked.
 pub(super) struct WriteRequest {
     pub(super) api: Api,
+    pub(super) identity: Identity,
     pub(super) tenant: TenantId,
     /// Store of the retention policy.
     pub(super) target: StoreId,
@@ -31,6 +33,6 @@ pub(super) struct WriteRequest {
 impl WriteRequest {
     /// Destination of the points.
     pub(super) fn write_target(&self) -> WriteTarget<'_> {
-        WriteTarget { tenant: &self.tenant, store: TargetStore::Id(&self.target), writer: Writer::Client }
+        WriteTarget { identity: &self.identity, store: TargetStore::Id(&self.target), writer: Writer::Client }
     }
 }

@@ -7,10 +7,8 @@ use chronolith_model::{MetadataEntry, MetricKind};
 
 /// Returns the metadata of `metric` or of its family; `stored` returns the metadata of one name, the newest
 /// first.
-pub(super) fn metadata_of(
-    metric: &str,
-    stored: impl Fn(&str) -> Vec<MetadataEntry>,
-) -> Option<MetadataEntry> {
+#[must_use]
+pub fn metadata_of(metric: &str, stored: impl Fn(&str) -> Vec<MetadataEntry>) -> Option<MetadataEntry> {
     if let Some(own) = stored(metric).into_iter().next() {
         return Some(own);
     }
@@ -21,6 +19,16 @@ pub(super) fn metadata_of(
         return None;
     }
     stored(family).into_iter().find(|entry| has_suffix(entry.kind, suffix))
+}
+
+/// Suffixes of names of series.
+const SUFFIXES: [&str; 7] = ["total", "bucket", "sum", "count", "gsum", "gcount", "info"];
+
+/// Returns true if the metric of `entry` is the family of a series whose name `has_name` knows.
+pub(crate) fn has_series(entry: &MetadataEntry, has_name: impl Fn(&str) -> bool) -> bool {
+    let of_suffix =
+        |suffix: &&str| has_suffix(entry.kind, suffix) && has_name(&format!("{}_{suffix}", entry.metric));
+    has_name(&entry.metric) || SUFFIXES.iter().any(of_suffix)
 }
 
 fn has_suffix(kind: MetricKind, suffix: &str) -> bool {

@@ -1,0 +1,120 @@
+//! Principals by the credentials that prove them.
+//!
+//! Invariants: a token and a password are known as hashes alone; a token, a user name and a name of a
+//! certificate each belong to one principal.
+//! Not here: the file that lists principals (`file`), headers (`server`).
+
+use std::sync::Arc;
+
+use chronolith_base::hash::HashMap;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use sha2::{Digest as _, Sha256};
+
+use super::principal::Principal;
+
+/// SHA-256 of a token.
+pub type TokenHash = [u8; 32];
+
+/// Returns the hash under which a token is known.
+#[must_use]
+pub fn hash_of_token(token: &str) -> TokenHash {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// Bytes of a token's random part.
+const TOKEN_BYTES: usize = 32;
+
+/// Makes a token of random bytes of the operating system, as text for a header.
+///
+/// # Errors
+/// The operating system has no random bytes.
+pub fn new_token() -> Result<String, String> {
+    let mut bytes = [0; TOKEN_BYTES];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| "no random bytes of the operating system".to_owned())?;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("clt_{digits}"))
+}
+
+/// All principals of a server.
+#[derive(Default)]
+pub struct Directory {
+    tokens: HashMap<TokenHash, Arc<Principal>>,
+    users: HashMap<Box<str>, User>,
+    certificates: HashMap<Box<str>, Arc<Principal>>,
+    principal_count: usize,
+}
+
+/// A principal that logs in with a password.
+#[derive(Clone)]
+pub struct User {
+    /// Hash of the password by bcrypt.
+    pub password_hash: Arc<str>,
+    /// The principal.
+    pub principal: Arc<Principal>,
+}
+
+/// Credentials of one principal.
+#[derive(Default)]
+pub struct Credentials {
+    /// Hashes of tokens.
+    pub tokens: Vec<TokenHash>,
+    /// User name and hash of the password.
+    pub user: Option<(String, String)>,
+    /// Names in a client certificate: DNS names, addresses of mail, URIs, IP addresses.
+    pub certificates: Vec<String>,
+}
+
+impl Directory {
+    /// Adds a principal with its credentials.
+    ///
+    /// # Errors
+    /// Text that names a credential that another principal has.
+    pub fn add(&mut self, principal: Principal, credentials: Credentials) -> Result<(), String> {
+        let principal = Arc::new(principal);
+        let taken = |what: &str, other: &Principal| {
+            format!("{what} of {:?} is one of {:?} as well", principal.name(), other.name())
+        };
+        for hash in credentials.tokens {
+            if let Some(other) = self.tokens.insert(hash, principal.clone()) {
+                return Err(taken("a token", &other));
+            }
+        }
+        if let Some((name, password_hash)) = credentials.user {
+            let user = User { password_hash: password_hash.into(), principal: principal.clone() };
+            if let Some(other) = self.users.insert(name.clone().into(), user) {
+                return Err(taken(&format!("user {name:?}"), &other.principal));
+            }
+        }
+        for name in credentials.certificates {
+            if let Some(other) = self.certificates.insert(name.clone().into(), principal.clone()) {
+                return Err(taken(&format!("certificate name {name:?}"), &other));
+            }
+        }
+        self.principal_count += 1;
+        Ok(())
+    }
+
+    /// Number of principals.
+    #[must_use]
+    pub fn principal_count(&self) -> usize {
+        self.principal_count
+    }
+
+    /// Returns the principal of a token. Cost: one SHA-256 of the token.
+    #[must_use]
+    pub fn of_token(&self, token: &str) -> Option<&Arc<Principal>> {
+        self.tokens.get(&hash_of_token(token))
+    }
+
+    /// Returns the user of this name.
+    #[must_use]
+    pub fn user(&self, name: &str) -> Option<&User> {
+        self.users.get(name)
+    }
+
+    /// Returns the principal of a verified certificate with these names: the first name that is known.
+    #[must_use]
+    pub fn of_certificate(&self, names: &[String]) -> Option<&Arc<Principal>> {
+        names.iter().find_map(|name| self.certificates.get(name.as_str()))
+    }
+}

@@ -1,0 +1,204 @@
+//! The access file: principals with credentials, tenants, scopes, matchers and labels, as YAML.
+//!
+//! Invariants: the file has hashes of secrets, never a secret; an unknown key or a wrong value is an error
+//! with line and column, and names no credential.
+//! Not here: when it is read again (`control`).
+
+use std::collections::BTreeMap;
+
+use chronolith_model::TenantId;
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::directory::{Credentials, Directory, TokenHash};
+use super::principal::{Principal, Tenants};
+use super::scope::{Scope, Scopes};
+use super::view::SeriesFilter;
+
+/// Names of scopes in the file that stand for several scopes.
+const GROUPS: [(&str, &[Scope]); 5] = [
+    ("read", &[Scope::ReadMetrics, Scope::Federate, Scope::ReadRules]),
+    ("write", &[Scope::WriteMetrics]),
+    ("rules", &[Scope::ReadRules, Scope::WriteRules]),
+    ("admin", &[Scope::Admin, Scope::DeleteMetrics, Scope::ReadStatus]),
+    ("metrics", &[Scope::ReadStatus]),
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    principals: Vec<Spanned<Entry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    #[serde(default)]
+    token_sha256: OneOrMany,
+    user: Option<String>,
+    password_bcrypt: Option<String>,
+    #[serde(default)]
+    certificate_sans: Vec<String>,
+    tenants: Option<OneOrMany>,
+    scopes: Vec<String>,
+    matchers: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    expires: Option<String>,
+}
+
+/// One text, or a list of them.
+#[derive(Deserialize, Default)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+    #[default]
+    None,
+}
+
+impl OneOrMany {
+    fn as_slice(&self) -> &[String] {
+        match self {
+            OneOrMany::One(one) => std::slice::from_ref(one),
+            OneOrMany::Many(many) => many,
+            OneOrMany::None => &[],
+        }
+    }
+}
+
+/// Reads the text of an access file. Without `multitenancy`, an entry without tenants has the only one.
+///
+/// # Errors
+/// Line, column, and the expected form.
+pub fn parse(text: &str, multitenancy: bool) -> Result<Directory, String> {
+    let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let mut directory = Directory::default();
+    for entry in file.principals {
+        let place = entry.defined;
+        let line = place.line();
+        let column = place.column();
+        let name = entry.value.name.clone();
+        add(&mut directory, entry.value, multitenancy)
+            .map_err(|why| format!("line {line}, column {column}: principal {name:?}: {why}"))?;
+    }
+    Ok(directory)
+}
+
+fn add(directory: &mut Directory, entry: Entry, multitenancy: bool) -> Result<(), String> {
+    if entry.name.is_empty() {
+        return Err("`name` is empty".to_owned());
+    }
+    let tenants = tenants_of(&entry, multitenancy)?;
+    let scopes = scopes_of(&entry.scopes)?;
+    let mut principal = Principal::new(&entry.name, tenants, scopes);
+    if let Some(text) = &entry.matchers {
+        let filter = SeriesFilter::parse(text).map_err(|why| format!("`matchers`: {why}"))?;
+        principal = principal.with_filter(filter);
+    }
+    check_labels(&entry.labels)?;
+    principal = principal.with_added_labels(entry.labels.clone());
+    if let Some(text) = &entry.expires {
+        let time: jiff::Timestamp =
+            text.parse().map_err(|_| format!("`expires`: {text:?} is no time as 2027-01-31T00:00:00Z"))?;
+        principal = principal.with_expiry(time.as_millisecond());
+    }
+    directory.add(principal, credentials_of(entry)?)
+}
+
+/// Bytes of all names and values of a principal's labels.
+const LABELS_BYTES_MAX: usize = 4096;
+
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), String> {
+    for (name, value) in labels {
+        if name.is_empty()
+            || value.is_empty()
+            || name.starts_with("__")
+            || [name, value].iter().any(|text| text.contains('\0'))
+        {
+            return Err(format!(
+                "`labels`: {name:?}: no part may be empty or have NUL, and no name begins with __"
+            ));
+        }
+    }
+    let bytes: usize = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > LABELS_BYTES_MAX {
+        return Err(format!("`labels` have {bytes} bytes, at most {LABELS_BYTES_MAX} are allowed"));
+    }
+    Ok(())
+}
+
+fn tenants_of(entry: &Entry, multitenancy: bool) -> Result<Tenants, String> {
+    let names = match (&entry.tenants, multitenancy) {
+        (Some(names), _) => names.as_slice(),
+        (None, false) => return Ok(Tenants::Only([TenantId::anonymous()].into())),
+        (None, true) => return Err("`tenants` is missing: a list of tenants, or \"*\" for all".to_owned()),
+    };
+    if names.iter().any(|name| name == "*") {
+        return Ok(Tenants::All);
+    }
+    if names.is_empty() {
+        return Err("`tenants` has no tenant".to_owned());
+    }
+    let tenants =
+        names.iter().map(|name| TenantId::new(name).map_err(|error| format!("`tenants`: {name:?}: {error}")));
+    Ok(Tenants::Only(tenants.collect::<Result<_, _>>()?))
+}
+
+fn scopes_of(names: &[String]) -> Result<Scopes, String> {
+    let mut scopes = Vec::new();
+    for name in names {
+        let group = GROUPS.iter().find(|(group, _)| group == name).map(|(_, scopes)| *scopes);
+        let one = Scope::ALL.iter().filter(|scope| scope.name() == name && **scope != Scope::Public);
+        let found: Vec<Scope> = group.map_or_else(|| one.copied().collect(), <[Scope]>::to_vec);
+        if found.is_empty() {
+            let groups = GROUPS.map(|(group, _)| group).join(", ");
+            let single = Scope::ALL.iter().filter(|scope| **scope != Scope::Public);
+            let single: Vec<&str> = single.map(|scope| scope.name()).collect();
+            return Err(format!("`scopes`: {name:?} is none of {groups}, {}", single.join(", ")));
+        }
+        scopes.extend(found);
+    }
+    if scopes.is_empty() {
+        return Err("`scopes` has no scope".to_owned());
+    }
+    Ok(Scopes::of(scopes))
+}
+
+fn credentials_of(entry: Entry) -> Result<Credentials, String> {
+    let hashes = entry.token_sha256.as_slice().iter();
+    let tokens = hashes.map(|text| token_hash(text)).collect::<Option<Vec<TokenHash>>>();
+    let tokens = tokens.ok_or("`token_sha256` is not 64 hexadecimal digits")?;
+    let user = match (entry.user, entry.password_bcrypt) {
+        (Some(user), Some(hash)) if user.is_empty() || user.contains(':') => {
+            let _ = hash;
+            return Err("`user` is empty or has a colon".to_owned());
+        }
+        (Some(user), Some(hash)) => Some((user, hash)),
+        (None, None) => None,
+        (Some(_), None) => return Err("`user` without `password_bcrypt`".to_owned()),
+        (None, Some(_)) => return Err("`password_bcrypt` without `user`".to_owned()),
+    };
+    if tokens.is_empty() && user.is_none() && entry.certificate_sans.is_empty() {
+        let why = "no way to log in: `token_sha256`, `user` with `password_bcrypt`, or `certificate_sans`";
+        return Err(why.to_owned());
+    }
+    Ok(Credentials { tokens, user, certificates: entry.certificate_sans })
+}
+
+/// Reads 64 hexadecimal digits.
+fn token_hash(text: &str) -> Option<TokenHash> {
+    let digits = text.as_bytes();
+    let mut hash = TokenHash::default();
+    if digits.len() != 2 * hash.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    for (at, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Entries of access files, good and bad.
+
+use chronolith_ingest::added_labels::AddedLabels;
+use chronolith_model::TenantId;
+
+use super::*;
+
+const TOKEN: &str = "clt_secret";
+
+fn hash_text(token: &str) -> String {
+    crate::access::directory::hash_of_token(token).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn an_entry_has_credentials_tenants_scopes_matchers_labels_and_an_end() {
+    let text = format!(
+        "principals:\n- name: grafana\n  token_sha256: {}\n  tenants: [a, b]\n  scopes: [read]\n  \
+         matchers: '{{team=\"x\"}}'\n  expires: 2027-01-31T00:00:00Z\n- name: agent\n  user: prom\n  \
+         password_bcrypt: $2y$10$x\n  certificate_sans: [agent.example]\n  tenants: '*'\n  scopes: [write, metrics]\n  \
+         labels: {{cluster: eu}}\n",
+        hash_text(TOKEN)
+    );
+    let directory = parse(&text, true).expect("valid");
+    assert_eq!(directory.principal_count(), 2);
+    let grafana = directory.of_token(TOKEN).expect("known");
+    assert!(directory.of_token("clt_other").is_none());
+    assert!(
+        grafana.may(Scope::ReadMetrics) && grafana.may(Scope::Federate) && !grafana.may(Scope::WriteMetrics)
+    );
+    assert!(grafana.may_name(&TenantId::new("b").expect("valid")));
+    assert!(!grafana.may_name(&TenantId::new("c").expect("valid")));
+    assert_eq!(&**grafana.filter().expect("a filter").text(), "{team=\"x\"}");
+    assert!(!grafana.is_expired(1_801_353_599_999) && grafana.is_expired(1_801_353_600_000));
+    let agent = &directory.user("prom").expect("known").principal;
+    assert!(agent.may(Scope::ReadStatus) && agent.may_name(&TenantId::anonymous()));
+    assert_eq!(*agent.added_labels(), AddedLabels::new([("cluster", "eu")]));
+    let names = ["other".to_owned(), "agent.example".to_owned()];
+    assert_eq!(directory.of_certificate(&names).expect("known").name(), "agent");
+}
+
+#[track_caller]
+fn check(entry: &str, want: &str) {
+    let error = parse(&format!("principals:\n- name: a\n{entry}"), true).err().expect("refused");
+    assert!(error.contains(want), "{error}");
+    assert!(!error.contains(&hash_text(TOKEN)), "names a credential: {error}");
+}
+
+#[test]
+fn a_wrong_entry_is_refused_by_name_and_line() {
+    let token = format!("  token_sha256: {}\n", hash_text(TOKEN));
+    check("  scopes: [read]\n  tenants: '*'\n", "line 2, column 3: principal \"a\": no way to log in");
+    check(&format!("{token}  tenants: '*'\n"), "scopes");
+    check(&format!("{token}  scopes: [read]\n"), "`tenants` is missing");
+    check(&format!("{token}  scopes: [reed]\n  tenants: a\n"), "\"reed\" is none of read, write");
+    check(&format!("{token}  scopes: [public]\n  tenants: a\n"), "\"public\" is none of");
+    check(&format!("{token}  scopes: []\n  tenants: a\n"), "`scopes` has no scope");
+    check(&format!("{token}  scopes: [read]\n  tenants: [a/b]\n"), "`tenants`: \"a/b\"");
+    check(&format!("{token}  scopes: [read]\n  tenants: a\n  matchers: '{{a='\n"), "`matchers`");
+    check(&format!("{token}  scopes: [read]\n  tenants: a\n  expires: tomorrow\n"), "`expires`");
+    check(&format!("{token}  scopes: [read]\n  tenants: a\n  labels: {{__name__: x}}\n"), "`labels`");
+    check(&format!("{token}  scopes: [read]\n  tenants: a\n  user: u\n"), "`user` without");
+    check(&format!("{token}  scopes: [read]\n  tenants: a\n  role: x\n"), "role");
+    check("  token_sha256: abc\n  scopes: [read]\n  tenants: a\n", "64 hexadecimal digits");
+    let twice =
+        format!("{token}  scopes: [read]\n  tenants: a\n- name: b\n{token}  scopes: [read]\n  tenants: a\n");
+    check(&twice, "line 6, column 3: principal \"b\": a token of \"b\" is one of \"a\" as well");
+}
+
+#[test]
+fn without_multitenancy_the_only_tenant_needs_no_name() {
+    let text = format!("principals:\n- name: a\n  token_sha256: {}\n  scopes: [read]\n", hash_text(TOKEN));
+    let directory = parse(&text, false).expect("valid");
+    assert!(directory.of_token(TOKEN).expect("known").may_name(&TenantId::anonymous()));
+}
