@@ -2,12 +2,16 @@
 //!
 //! Invariants: limits of series are off and logs are quiet; everything else is its default.
 
+mod line_writer;
+
 use std::net::TcpListener;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+
+pub(crate) use line_writer::LineWriter;
 
 use crate::http;
 
@@ -50,10 +54,22 @@ pub(crate) fn args(index: Index, dir: &Path, address: &str, data: &str) -> Resul
 
 /// Creates a database.
 pub(crate) fn create_database(port: u16, name: &str) -> Result<()> {
-    let statement = format!("CREATE DATABASE {name}");
-    let path = format!("/query?q={}", utf8_percent_encode(&statement, NON_ALPHANUMERIC));
-    let mut connection = http::WriteConnection::open_with(port, &path, "")?;
-    connection.post(b"")
+    execute(port, &format!("CREATE DATABASE {name}"))
+}
+
+/// Runs a statement that changes something.
+pub(crate) fn execute(port: u16, statement: &str) -> Result<()> {
+    execute_as(port, "anonymous", statement)
+}
+
+/// Runs a statement of `tenant` that changes something.
+pub(crate) fn execute_as(port: u16, tenant: &str, statement: &str) -> Result<()> {
+    let path = format!("/query?q={}", utf8_percent_encode(statement, NON_ALPHANUMERIC));
+    let headers = format!("X-Scope-OrgID: {tenant}\r\n");
+    let mut connection = http::WriteConnection::open_with(port, &path, &headers)?;
+    let (status, answer) = connection.send(b"")?;
+    ensure!(status == 200 && !answer.contains("error"), "{statement}: HTTP {status}: {answer:.200}");
+    Ok(())
 }
 
 /// Returns the last column of the first row that a statement yields, or `None` if it yields no row.

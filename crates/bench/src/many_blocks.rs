@@ -126,17 +126,17 @@ fn measure_over(server: &mut Server, shape: Shape) -> Result<Measured> {
     let start_seconds = start(server)?;
     let maps = proc::map_count(server.pid())?;
     let memory = proc::memory(server.pid())?;
-    let compacted_before = metric(server, "compaction_runs")?;
+    let compacted_before = server.metric("compaction_runs")?;
     let begun = Instant::now();
     let query_count = query_old_blocks(server, shape)?;
     let query_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    let flushed_before = metric(server, "flushes")?;
+    let flushed_before = server.metric("flushes")?;
     write_old_window(server, shape)?;
-    wait_for(server, "a flush", || Ok(metric(server, "flushes")? > flushed_before))?;
+    wait_for(server, "a flush", || Ok(server.metric("flushes")? > flushed_before))?;
     let flush_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    wait_for(server, "a compaction", || Ok(metric(server, "compaction_runs")? > compacted_before))?;
+    wait_for(server, "a compaction", || Ok(server.metric("compaction_runs")? > compacted_before))?;
     let compaction_seconds = begun.elapsed().as_secs_f64();
     // Some time of compaction, with blocks coming and going.
     std::thread::sleep(Duration::from_secs(5));
@@ -152,7 +152,7 @@ fn measure_over(server: &mut Server, shape: Shape) -> Result<Measured> {
         memory_after: proc::memory(server.pid())?,
         flush_seconds,
         compaction_seconds,
-        compacted: metric(server, "compaction_runs")? - compacted_before,
+        compacted: server.metric("compaction_runs")? - compacted_before,
         cpu: proc::cpu_seconds(server.pid())?,
     })
 }
@@ -210,17 +210,6 @@ fn wait_for(server: &Server, what: &str, done: impl Fn() -> Result<bool>) -> Res
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(())
-}
-
-/// A metric of the server by its name without prefix, with or without `_total`.
-fn metric(server: &Server, name: &str) -> Result<f64> {
-    let (_, body) = http::get(server.port, "/metrics")?;
-    let names = [format!("chronolith_{name}"), format!("chronolith_{name}_total")];
-    let line = body.lines().find_map(|line| {
-        let (found, value) = line.split_once(' ')?;
-        names.iter().any(|name| name == found).then_some(value)
-    });
-    line.with_context(|| format!("no metric {name}"))?.parse().context("not a number")
 }
 
 fn report(options: &Options, measured: &[(&str, Measured)]) -> Result<()> {

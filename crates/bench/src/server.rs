@@ -240,6 +240,17 @@ impl Server {
         self.dir.join("data")
     }
 
+    /// Returns the value of the metric `chronolith_NAME` or `chronolith_NAME_total`, which has no labels.
+    pub(crate) fn metric(&self, name: &str) -> Result<f64> {
+        let (_, body) = http::get(self.port, "/metrics")?;
+        let names = [format!("chronolith_{name}"), format!("chronolith_{name}_total")];
+        let line = body.lines().find_map(|line| {
+            let (found, value) = line.split_once(' ')?;
+            names.iter().any(|name| name == found).then_some(value)
+        });
+        line.with_context(|| format!("no metric {name}"))?.parse().context("not a number")
+    }
+
     /// Makes acknowledged samples visible to queries, where the server has a delay.
     pub(crate) fn make_visible(&self) -> Result<()> {
         if self.kind == Kind::VictoriaMetrics {

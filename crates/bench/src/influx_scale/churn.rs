@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::case::{Case, Options};
-use super::lines::{execute, now_ns};
+use super::lines::now_ns;
 use crate::http::WriteConnection;
+use crate::influx::execute;
 use crate::proc;
 use crate::report::{Bound, Table, Target};
 use crate::server::{Kind, Server, Setup};

@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::case::{Case, Options};
-use super::lines::{LineWriter, execute, now_ns, query};
+use super::lines::{now_ns, query};
+use crate::influx::{LineWriter, execute};
 use crate::proc;
 use crate::report::{Bound, Table, Target};
 use crate::server::{Kind, Server};

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use super::case::{Case, Options};
-use super::lines::{LineWriter, execute, now_ns, query};
+use super::lines::{now_ns, query};
+use crate::influx::{LineWriter, execute};
 use crate::proc;
 use crate::report::{Bound, Table, Target};
 use crate::server::{Kind, Server};

@@ -1,8 +1,5 @@
-//! Bodies of line protocol and the requests around them.
-//!
-//! Not here: templates that are written over (`line_protocol::body`).
+//! Queries of the cases, and the time of their points.
 
-use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -10,49 +7,7 @@ use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock as _, SystemClock};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::http::{self, WriteConnection};
-
-/// Bytes of a body from which on it is sent.
-const BODY_BYTES: usize = 1 << 20;
-
-/// Sends lines to one database in large requests.
-pub(super) struct LineWriter {
-    connection: WriteConnection,
-    body: String,
-}
-
-impl LineWriter {
-    /// Connects to the server at `port`.
-    pub(super) fn open(port: u16, database: &str) -> Result<LineWriter> {
-        let path = format!("/write?db={database}&precision=ns");
-        Ok(LineWriter { connection: WriteConnection::open_with(port, &path, "")?, body: String::new() })
-    }
-
-    /// Adds a line without its newline.
-    pub(super) fn line(&mut self, line: std::fmt::Arguments<'_>) -> Result<()> {
-        // Writing to a String does not fail.
-        let _ = writeln!(self.body, "{line}");
-        if self.body.len() >= BODY_BYTES { self.flush() } else { Ok(()) }
-    }
-
-    /// Sends the remaining lines and waits until they are acknowledged.
-    pub(super) fn flush(&mut self) -> Result<()> {
-        if !self.body.is_empty() {
-            self.connection.post(self.body.as_bytes())?;
-            self.body.clear();
-        }
-        Ok(())
-    }
-}
-
-/// Runs a statement that changes something.
-pub(super) fn execute(port: u16, statement: &str) -> Result<()> {
-    let path = format!("/query?q={}", utf8_percent_encode(statement, NON_ALPHANUMERIC));
-    let mut connection = WriteConnection::open_with(port, &path, "")?;
-    let (status, answer) = connection.send(b"")?;
-    ensure!(status == 200 && !answer.contains("error"), "{statement}: HTTP {status}: {answer:.200}");
-    Ok(())
-}
+use crate::http;
 
 /// Path of a query; times of the answer are nanoseconds.
 pub(super) fn query_path(database: &str, statement: &str) -> String {

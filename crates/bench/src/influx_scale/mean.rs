@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::case::{Case, Options};
-use super::lines::{LineWriter, execute, now_ns, query};
-use crate::influx::Index;
+use super::lines::{now_ns, query};
+use crate::influx::{Index, LineWriter, execute};
 use crate::report::{Bound, Table, Target, median};
 use crate::server::{Kind, Server};
 

@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use super::case::{Case, Options};
-use super::lines::{LineWriter, count_byte, execute, now_ns, query_path};
+use super::lines::{count_byte, now_ns, query_path};
+use crate::influx::{LineWriter, execute};
 use crate::proc;
 use crate::report::{Bound, Table, Target};
 use crate::server::{Kind, Server};
