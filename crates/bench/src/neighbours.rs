@@ -1,11 +1,14 @@
 //! Benchmark `neighbours`: latency of a small tenant (one dashboard, one writer), alone and next to greedy
-//! ones: many clients of heavy queries and many writers, or one tenant that sends millions of new series.
+//! ones: many clients of heavy queries and many writers, one tenant that sends millions of new series, or one
+//! whose continuous queries are always due.
 //!
 //! Invariants: the run fails if a request of the small tenant is refused, or if its p99 next to the others is
 //! more than [`SLOWDOWN_MAX`] times its p99 alone and [`SLOWDOWN_MS`] more; next to new series,
 //! [`NEW_SERIES_SLOWDOWN_MAX`] times.
 //! Not here: clients with a machine of their own. With `--client-priority low` the greedy clients give way to
 //! the server, as if they had one.
+
+mod continuous;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,9 +57,16 @@ pub(crate) struct Options {
     /// Writers of the other greedy tenant.
     #[arg(long, default_value_t = 50)]
     writers: usize,
-    /// Series that each heavy query reads, an hour of each.
+    /// Series that each heavy query reads, an hour of each; with `--load continuous-queries` the
+    /// series of all databases together.
     #[arg(long, default_value_t = 20_000)]
     series: usize,
+    /// Databases of the tenant of `--load continuous-queries`.
+    #[arg(long, default_value_t = 50)]
+    databases: usize,
+    /// Continuous queries of each of these databases.
+    #[arg(long, default_value_t = 20)]
+    continuous_queries: usize,
     /// Series of one request of the greedy writers.
     #[arg(long, default_value_t = 2000)]
     write_series: usize,
@@ -80,6 +90,8 @@ enum Load {
     Heavy,
     /// New series of one tenant, each in one request.
     NewSeries,
+    /// Continuous queries of one tenant, all of them due each second.
+    ContinuousQueries,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -97,37 +109,54 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let setup = Setup { series_count: options.series, flags, ..Setup::default() };
     let mut server = Server::start_with(Kind::Chronolith, &options.data, setup)?;
     send_history(&server, SMALL, SMALL_SERIES, start_ms)?;
-    if options.load == Load::Heavy {
-        send_history(&server, READERS, options.series, start_ms)?;
+    match options.load {
+        Load::Heavy => send_history(&server, READERS, options.series, start_ms)?,
+        Load::NewSeries => {}
+        Load::ContinuousQueries => continuous::send_history(&server, options.shape(), start_ms)?,
     }
     let alone = Phase::measure(&server, start_ms, options)?;
     println!("alone:    {}", alone.summary());
-    let stop = AtomicBool::new(false);
     let greedy = Greedy::default();
-    let together = std::thread::scope(|scope| -> Result<Phase> {
-        match options.load {
-            Load::Heavy => greedy.start(scope, &server, start_ms, options, &stop),
-            Load::NewSeries => greedy.start_new_series(scope, &server, options, &stop),
-        }
-        std::thread::sleep(WARM_UP);
-        let together = Phase::measure(&server, start_ms, options);
-        stop.store(true, Ordering::Relaxed);
-        // Ends the requests of the greedy clients, which may wait for minutes.
-        let killed = server.kill();
-        killed.and(together)
-    })?;
+    let together = match options.load {
+        Load::ContinuousQueries => next_to_continuous_queries(&server, start_ms, options)?,
+        Load::Heavy | Load::NewSeries => greedy.next_to(&mut server, start_ms, options)?,
+    };
     println!("together: {}", together.summary());
-    println!("greedy tenants: {}", greedy.summary());
     match options.load {
         Load::Heavy => {
+            println!("greedy tenants: {}", greedy.summary());
             ensure!(greedy.queries.load(Ordering::Relaxed) > 0, "no heavy query was answered");
             together.check(&alone, SLOWDOWN_MAX, SLOWDOWN_MS)
         }
         Load::NewSeries => {
+            println!("greedy tenants: {}", greedy.summary());
             ensure!(greedy.writes_refused.load(Ordering::Relaxed) > 0, "the loud tenant was never refused");
             together.check(&alone, NEW_SERIES_SLOWDOWN_MAX, 0.0)
         }
+        Load::ContinuousQueries => together.check(&alone, SLOWDOWN_MAX, SLOWDOWN_MS),
     }
+}
+
+impl Options {
+    fn shape(&self) -> continuous::Shape {
+        continuous::Shape {
+            tenant: LOUD,
+            databases: self.databases,
+            queries: self.continuous_queries,
+            series: self.series / self.databases.max(1),
+            steps: HISTORY_STEPS,
+        }
+    }
+}
+
+/// Measures the small tenant while the server runs the continuous queries of the other one.
+fn next_to_continuous_queries(server: &Server, start_ms: i64, options: &Options) -> Result<Phase> {
+    continuous::create_queries(server, options.shape())?;
+    std::thread::sleep(WARM_UP);
+    let before = continuous::Runs::so_far(server)?;
+    let together = Phase::measure(server, start_ms, options)?;
+    continuous::Runs::so_far(server)?.check_since(before, options.shape())?;
+    Ok(together)
 }
 
 /// Sends samples of the last hour, one request per [`LOAD_SERIES`] series and step.
@@ -289,6 +318,25 @@ struct Greedy {
 }
 
 impl Greedy {
+    /// Measures the small tenant next to the greedy clients, and ends the server with them.
+    fn next_to(&self, server: &mut Server, start_ms: i64, options: &Options) -> Result<Phase> {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| -> Result<Phase> {
+            match options.load {
+                Load::NewSeries => self.start_new_series(scope, server, options, &stop),
+                Load::Heavy | Load::ContinuousQueries => {
+                    self.start(scope, server, start_ms, options, &stop);
+                }
+            }
+            std::thread::sleep(WARM_UP);
+            let together = Phase::measure(server, start_ms, options);
+            stop.store(true, Ordering::Relaxed);
+            // Ends the requests of the greedy clients, which may wait for minutes.
+            let killed = server.kill();
+            killed.and(together)
+        })
+    }
+
     fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
