@@ -6,6 +6,7 @@
 //! Not here: checks of the black-box kits, which live in `kits/`.
 
 mod checkout;
+mod cost;
 mod kits;
 mod long;
 mod peers;
@@ -17,8 +18,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 
+use crate::cpu;
 use crate::process::run_within;
 use checkout::Checkout;
+use cost::StepCost;
 use tally::Tally;
 
 /// The test of `crates/promql` that needs Prometheus's own scripts.
@@ -142,17 +145,17 @@ const fn of_release(
 /// Result of one step for the table.
 #[derive(Clone)]
 struct Row {
-    name: &'static str,
-    elapsed: Duration,
+    cost: StepCost,
     tally: Tally,
 }
 
 pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
-    let chosen = choose(flags)?;
+    let choice = Choice::parse(flags)?;
     let ci = Checkout { root: root.to_owned(), target_dir: crate::process::target_dir(root)? };
+    let cost_start = cost::Start::of_run(&ci, choice.is_whole);
     let start = Instant::now();
     let run_group = |group: Group| -> Vec<Row> {
-        chosen.iter().filter(|step| step.group == group).map(|step| run_step(&ci, step)).collect()
+        choice.steps.iter().filter(|step| step.group == group).map(|step| run_step(&ci, step)).collect()
     };
     let mut rows = run_group(Group::First);
     let both = std::thread::scope(|scope| {
@@ -168,66 +171,119 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     for row in &rows {
         sum.add(&row.tally);
     }
+    sum.add(&judge_cost(root, cost_start, &rows, choice.records_cost)?);
     println!("{}", sum.closing_line());
     Ok(sum.failed_count == 0)
+}
+
+/// Compares the cost of the steps that passed with the recorded figures, or records it.
+fn judge_cost(
+    root: &Path,
+    start: Result<cost::Start, String>,
+    rows: &[Row],
+    records_cost: bool,
+) -> Result<Tally> {
+    let has_run = |row: &&Row| row.tally.failed_count == 0 && row.tally.passed_count > 0;
+    let mut steps: Vec<StepCost> = rows.iter().filter(has_run).map(|row| row.cost.clone()).collect();
+    let failed = rows.iter().find(|row| row.tally.failed_count > 0);
+    let comparable = start.and_then(|start| start.end(&mut steps)).and_then(|()| match failed {
+        Some(row) => Err(format!("the step {} failed", row.cost.name)),
+        None => Ok(()),
+    });
+    match comparable {
+        Ok(()) if records_cost => cost::record(root, &steps).map(|()| Tally::default()),
+        Ok(()) => {
+            let tally = cost::check(root, &steps)?;
+            tally.notes.iter().for_each(|note| println!("more CPU time than recorded: {note}"));
+            Ok(tally)
+        }
+        Err(why) if records_cost => Ok(Tally::failed(format!("CPU time is not recorded: {why}"))),
+        Err(why) => {
+            println!("CPU time is not compared: {why}");
+            Ok(Tally::default())
+        }
+    }
 }
 
 fn run_step(ci: &Checkout, step: &Step) -> Row {
     println!("\n=== {}: {}", step.name, step.title);
     let start = Instant::now();
+    let cpu_before = cpu::used();
     let tally = (step.run)(ci).unwrap_or_else(|error| Tally::failed(format!("{error:#}")));
-    let elapsed = start.elapsed();
-    println!("=== {}: {} ({:.1} s)", step.name, tally.verdict(), elapsed.as_secs_f64());
-    Row { name: step.name, elapsed, tally }
+    let cost = StepCost::new(step.name, start.elapsed(), cpu::used().saturating_sub(cpu_before));
+    println!("=== {}: {} ({:.1} s, {:.1} s of CPU)", step.name, tally.verdict(), cost.wall_s, cost.cpu_s);
+    Row { cost, tally }
 }
 
-/// The steps that `flags` ask for, in their fixed order; steps of a release by name or with `--all`.
-fn choose(flags: &[&str]) -> Result<Vec<Step>> {
-    let names_of = |list: &str| -> Result<Vec<String>> {
-        let names: Vec<String> = list.split(',').map(str::to_owned).collect();
-        match names.iter().find(|name| !STEPS.iter().any(|step| step.name == name.as_str())) {
-            Some(name) => bail!("no step `{name}`; there are: {}", STEPS.map(|step| step.name).join(", ")),
-            None => Ok(names),
+/// The run that flags ask for.
+struct Choice {
+    /// In their fixed order; steps of a release by name or with `--all`.
+    steps: Vec<Step>,
+    /// True if no step of a merge is left out.
+    is_whole: bool,
+    records_cost: bool,
+}
+
+impl Choice {
+    fn parse(flags: &[&str]) -> Result<Choice> {
+        let mut only = None;
+        let mut skip = Vec::new();
+        let mut is_all = false;
+        let mut records_cost = false;
+        let mut rest = flags;
+        loop {
+            rest = match rest {
+                ["--all", tail @ ..] => {
+                    is_all = true;
+                    tail
+                }
+                ["--record-cost", tail @ ..] => {
+                    records_cost = true;
+                    tail
+                }
+                ["--only", list, tail @ ..] => {
+                    only = Some(names_of(list)?);
+                    tail
+                }
+                ["--skip", list, tail @ ..] => {
+                    skip = names_of(list)?;
+                    tail
+                }
+                [] => break,
+                _ => bail!("usage: cargo xtask ci [--all] [--only A,B] [--skip A,B] [--record-cost]"),
+            };
         }
-    };
-    let mut only = None;
-    let mut skip = Vec::new();
-    let mut is_all = false;
-    let mut rest = flags;
-    loop {
-        rest = match rest {
-            ["--all", tail @ ..] => {
-                is_all = true;
-                tail
-            }
-            ["--only", list, tail @ ..] => {
-                only = Some(names_of(list)?);
-                tail
-            }
-            ["--skip", list, tail @ ..] => {
-                skip = names_of(list)?;
-                tail
-            }
-            [] => break,
-            _ => bail!("usage: cargo xtask ci [--all] [--only A,B] [--skip A,B]"),
+        let is_whole = only.is_none() && skip.is_empty();
+        if records_cost && !is_whole {
+            bail!("--record-cost takes a run of all steps, without --only and --skip");
+        }
+        let wanted = |step: &Step| match &only {
+            Some(names) => names.iter().any(|name| name == step.name),
+            None => is_all || step.tier == Tier::Merge,
         };
+        let dropped = |name: &str| skip.iter().any(|n| n == name);
+        let steps = STEPS.into_iter().filter(|step| wanted(step) && !dropped(step.name)).collect();
+        Ok(Choice { steps, is_whole, records_cost })
     }
-    let wanted = |step: &Step| match &only {
-        Some(names) => names.iter().any(|name| name == step.name),
-        None => is_all || step.tier == Tier::Merge,
-    };
-    let dropped = |name: &str| skip.iter().any(|n| n == name);
-    Ok(STEPS.into_iter().filter(|step| wanted(step) && !dropped(step.name)).collect())
+}
+
+fn names_of(list: &str) -> Result<Vec<String>> {
+    let names: Vec<String> = list.split(',').map(str::to_owned).collect();
+    match names.iter().find(|name| !STEPS.iter().any(|step| step.name == name.as_str())) {
+        Some(name) => bail!("no step `{name}`; there are: {}", STEPS.map(|step| step.name).join(", ")),
+        None => Ok(names),
+    }
 }
 
 fn print_table(rows: &[Row]) {
-    println!("\n{:<12} {:>8}  result", "step", "time");
+    println!("\n{:<16} {:>8} {:>8}  result", "step", "time", "CPU");
     for row in rows {
-        println!("{:<12} {:>6.1} s  {}", row.name, row.elapsed.as_secs_f64(), row.tally.verdict());
+        let StepCost { name, wall_s, cpu_s, .. } = &row.cost;
+        println!("{name:<16} {wall_s:>6.1} s {cpu_s:>6.1} s  {}", row.tally.verdict());
     }
     for row in rows {
         for note in &row.tally.notes {
-            println!("{}: {note}", row.name);
+            println!("{}: {note}", row.cost.name);
         }
     }
     println!();
@@ -330,11 +386,12 @@ fn run_cargo(ci: &Checkout, args: &[&str]) -> Result<crate::process::Finished> {
 
 #[cfg(test)]
 mod tests {
-    use super::{STEPS, choose};
+    use super::{Choice, STEPS};
 
     #[track_caller]
     fn check(flags: &[&str], want: &[&str]) {
-        let names: Vec<&str> = choose(flags).expect("steps").iter().map(|step| step.name).collect();
+        let choice = Choice::parse(flags).expect("steps");
+        let names: Vec<&str> = choice.steps.iter().map(|step| step.name).collect();
         assert_eq!(names, want);
     }
 
@@ -351,7 +408,7 @@ mod tests {
     #[test]
     fn steps_of_a_release_run_with_all_or_by_name() {
         let names = |flags: &[&str]| -> Vec<&str> {
-            choose(flags).expect("steps").iter().map(|step| step.name).collect()
+            Choice::parse(flags).expect("steps").steps.iter().map(|step| step.name).collect()
         };
         let merge = names(&[]);
         let added: Vec<&str> = names(&["--all"]).into_iter().filter(|name| !merge.contains(name)).collect();
@@ -365,10 +422,22 @@ mod tests {
 
     #[test]
     fn unknown_steps_and_flags_are_refused() {
-        assert!(choose(&["--only", "lint"]).is_err());
-        assert!(choose(&["--fast"]).is_err());
-        assert!(choose(&["--only"]).is_err());
-        assert!(choose(&["--all", "clippy"]).is_err());
-        assert!(choose(&["--only", "clippy", "--fast"]).is_err());
+        assert!(Choice::parse(&["--only", "lint"]).is_err());
+        assert!(Choice::parse(&["--fast"]).is_err());
+        assert!(Choice::parse(&["--only"]).is_err());
+        assert!(Choice::parse(&["--all", "clippy"]).is_err());
+        assert!(Choice::parse(&["--only", "clippy", "--fast"]).is_err());
+    }
+
+    /// The figures of a part of the steps would make all others incomparable.
+    #[test]
+    fn only_a_whole_run_records_its_cost() {
+        for (flags, is_whole) in
+            [(&[][..], true), (&["--all"], true), (&["--only", "test"], false), (&["--skip", "test"], false)]
+        {
+            assert_eq!(Choice::parse(flags).expect("steps").is_whole, is_whole, "{flags:?}");
+            let recording = [flags, &["--record-cost"]].concat();
+            assert_eq!(Choice::parse(&recording).is_ok(), is_whole, "{flags:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@
 mod append_path;
 mod bench;
 mod ci;
+mod cpu;
 mod house;
 mod peers;
 mod process;
@@ -24,8 +25,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
   tidy [--bless-docs | --record-exceptions | --list RULE]
                                 rules of docs and sources that no compiler checks
-  ci [--all] [--only A,B] [--skip A,B]
-                                everything `make test` runs; --all: everything `make test-all` runs
+  ci [--all] [--only A,B] [--skip A,B] [--record-cost]
+                                everything `make test` runs; --all: everything `make test-all` runs;
+                                --record-cost: writes the CPU time of each step to docs/house/ci-cost.md
   house [--crate NAME]... [--markdown FILE]
                                 structure of each crate in figures: sizes, import cycles, types, functions
   append-path [--record]        instructions and cache misses of appends against those recorded

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::cpu;
+
 const READY_WAIT: Duration = Duration::from_secs(60);
 const READY_POLL: Duration = Duration::from_millis(50);
 const READY_IO: Duration = Duration::from_secs(2);
@@ -53,7 +55,7 @@ pub(crate) fn run_within(
             text.push('\n');
         }
     }
-    let status = child.wait()?;
+    let status = cpu::wait(&mut child)?;
     if status.code() == Some(124) {
         println!("stopped after {limit}: {}", command.join(" "));
     }
@@ -208,7 +210,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // The process may have ended by itself, which the test that used it reports.
         drop(self.child.kill());
-        drop(self.child.wait());
+        drop(cpu::wait(&mut self.child));
     }
 }
 
