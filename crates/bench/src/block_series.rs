@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use chronolith_base::Env;
 use chronolith_model::BlockEncoding;
 
+use crate::options::ReportDirectory;
 use crate::report::{Bound, Report, Table, Target};
 use content::Content;
 use measure::{Figures, Mode, Run, World};
@@ -41,9 +42,8 @@ pub(crate) struct Options {
     /// Directory for the bucket; removed afterwards.
     #[arg(long, default_value = "target/block-series")]
     dir: PathBuf,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
 }
 
 /// Targets of one mode: ms per operation at one worker and at more, unsharded and sharded, and allocations.

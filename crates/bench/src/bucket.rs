@@ -25,6 +25,7 @@ use self::content::{DAY_MS, Shape, dense_metric, write_block};
 use self::gateway::Gateway;
 use self::neighbours::Neighbours;
 use self::proxy::{Distance, Proxy};
+use crate::options::ReportDirectory;
 use crate::report::Report;
 use crate::server::{Kind, Server, Setup};
 
@@ -62,9 +63,8 @@ pub(crate) struct Options {
     /// Directory for blocks and buckets; removed afterwards.
     #[arg(long, default_value = "target/bench-bucket")]
     dir: PathBuf,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
 }
 
 impl Options {

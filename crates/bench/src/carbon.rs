@@ -8,13 +8,13 @@ mod load;
 mod rows;
 
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
 use crate::carbon_cache;
+use crate::options::{DataDirectory, ReportDirectory};
 use crate::report::{Bound, Failures, Report, Table, Target};
 use crate::server::{Kind, Server, Setup};
 use crate::{http, proc};
@@ -47,12 +47,10 @@ pub(crate) struct Options {
     /// 2,000 series and 21 rounds per row: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories; its disk is part of the measurement.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Servers that take carbon lines.

@@ -5,7 +5,6 @@
 //! if series stay in the head, or more memory than `--left-mb` above the empty server.
 //! Not here: memory per active series (`memory`).
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -13,6 +12,7 @@ use chronolith_base::{Clock, SystemClock};
 
 use crate::body::Body;
 use crate::http::{self, WriteConnection};
+use crate::options::DataDirectory;
 use crate::proc::{self, Memory};
 use crate::report::Failures;
 use crate::server::{Kind, Server, Setup};
@@ -40,9 +40,8 @@ pub(crate) struct Options {
     /// Memory in MB above the empty server at which the benchmark fails.
     #[arg(long, default_value_t = 20.0)]
     left_mb: f64,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// A number of tenants with a number of series each, written `250x4000`.

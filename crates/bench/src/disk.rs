@@ -9,13 +9,13 @@ mod check;
 mod load;
 mod report;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
 use crate::families::{ClockKind, Family};
+use crate::options::{DataDirectory, ReportDirectory, Servers};
 use crate::server::{Kind, Server, Setup};
 use crate::sizes::{self, Sizes};
 use crate::traffic::{POD_SERIES, STEP_MS};
@@ -33,9 +33,8 @@ const QUICK_STEPS: usize = 960;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: all three).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Servers,
     /// Series of each family.
     #[arg(long, default_value_t = 1000)]
     series: usize,
@@ -45,12 +44,10 @@ pub(crate) struct Options {
     /// At most 100 series and 4 hours: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Figures of one family, clock and server.
@@ -72,7 +69,7 @@ struct Extent {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
+    let kinds = options.only.chosen(&Kind::ALL)?;
     let mut series_count = options.series;
     let mut step_count = options.steps;
     if options.quick {
@@ -80,9 +77,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     ensure!(series_count > 0 && step_count > 0, "series and steps must be above 0");
     ensure!(step_count as i64 * STEP_MS <= DAY_MS, "steps must be at most a day, 5760");
-    for kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
-    }
     // A whole day of UTC: all servers keep to aligned ranges.
     let now_ms = SystemClock::new().now_ms();
     let start_ms = (now_ms - QUIET_MS).div_euclid(DAY_MS) * DAY_MS - DAY_MS;

@@ -7,7 +7,6 @@
 //! Not here: one order after the other in process, with more orders (`hostile_order`, an example of the
 //! head).
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use chronolith_base::{Clock, Rng, SystemClock};
 
 use crate::body::Body;
 use crate::http::{QueryConnection, WriteConnection, query_path};
+use crate::options::DataDirectory;
 use crate::proc::cpu_seconds;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{Values, labels};
@@ -34,9 +34,8 @@ pub(crate) struct Options {
     /// Samples of the request, 1 ms apart.
     #[arg(long, default_value_t = 1_000_000)]
     samples: usize,
-    /// Parent of the data directory.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 #[derive(Debug, Clone, Copy)]

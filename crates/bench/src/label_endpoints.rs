@@ -4,7 +4,6 @@
 //! Invariants: each server gets the same series; a figure counts only if the answer has as many entries as
 //! were written. All samples are in the head. Not here: queries that read samples (`queries`).
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -13,6 +12,7 @@ use chronolith_ingest::remote_write::encode::RequestEncoder;
 use serde_json::Value;
 
 use crate::http::{self, Accept, QueryConnection, WriteConnection};
+use crate::options::{DataDirectory, Servers};
 use crate::proc;
 use crate::server::{Kind, Server, Setup};
 
@@ -26,9 +26,8 @@ const ROUNDS_WAIT: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: Chronolith and Prometheus).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Servers,
     /// Series for the requests about labels; a multiple of 1000.
     #[arg(long, default_value_t = 100_000)]
     series: usize,
@@ -41,9 +40,8 @@ pub(crate) struct Options {
     /// Timed requests of each kind, after one to warm up.
     #[arg(long, default_value_t = 101)]
     rounds: usize,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    data: DataDirectory,
     /// Keeps each server up after the last request, until Enter is pressed: for a profiler.
     #[arg(long)]
     hold: bool,
@@ -68,11 +66,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let sizes = [options.series, options.count_series];
     ensure!(sizes.iter().all(|size| size % SERIES_PER_METRIC == 0), "series come by the thousand");
     ensure!(options.rounds > 0 && options.samples > 0, "rounds and samples must be above 0");
-    let default = vec![Kind::Chronolith, Kind::Prometheus];
-    let kinds = if options.only.is_empty() { default } else { options.only.clone() };
+    let kinds = options.only.chosen(&[Kind::Chronolith, Kind::Prometheus])?;
     let now_ms = SystemClock::new().now_ms();
     for &kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
         if options.series > 0 {
             measure(options, kind, options.series, now_ms, &label_requests(options.series, now_ms))?;
         }

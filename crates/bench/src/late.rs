@@ -9,7 +9,6 @@
 mod arrivals;
 mod report;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use chronolith_base::{Clock, SystemClock};
 use crate::body::Body;
 use crate::fleet::WRITE_PATH;
 use crate::http::{self, WriteConnection};
+use crate::options::{DataDirectory, ReportDirectory, Servers};
 use crate::proc;
 use crate::report::{Failures, median};
 use crate::server::{Kind, Server, Setup};
@@ -39,9 +39,8 @@ const QUICK_STEPS: usize = 240;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: all three).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Servers,
     /// Number of series.
     #[arg(long, default_value_t = 4_000)]
     series: usize,
@@ -64,12 +63,10 @@ pub(crate) struct Options {
     /// At most 200 series and 4 hours: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Figures of one server and one share of out-of-order samples.
@@ -96,7 +93,7 @@ struct Queried {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
+    let kinds = options.only.chosen(&Kind::ALL)?;
     let mut series_count = options.series;
     let mut step_count = options.steps;
     if options.quick {
@@ -105,9 +102,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(series_count > 0 && step_count > 1 && options.batch > 0, "counts must be above 0, steps above 1");
     ensure!(options.connections > 0 && options.rounds > 0, "connections and rounds must be above 0");
     ensure!(options.percent.iter().all(|percent| *percent <= 100), "percent must be at most 100");
-    for kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
-    }
     let end_ms = (SystemClock::new().now_ms() - QUIET_MS).div_euclid(WINDOW_MS) * WINDOW_MS;
     let start_ms = end_ms - step_count as i64 * STEP_MS;
     let (mut measured, mut failures): (Vec<Measured>, Failures) = Default::default();

@@ -9,13 +9,13 @@ mod body;
 mod load;
 mod rows;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
 use crate::influx::{self, Index};
+use crate::options::{DataDirectory, ReportDirectory};
 use crate::proc;
 use crate::report::{Bound, Failures, Report, Table, Target};
 use crate::server::{Kind, Server, Setup};
@@ -79,12 +79,10 @@ pub(crate) struct Options {
     /// 200 000 values and 20 000 series per row: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories. Its disk affects the results.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Figures of one row and server.

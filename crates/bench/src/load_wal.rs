@@ -20,6 +20,7 @@ use chronolith_import::{ImportOptions, ImportReport};
 use chronolith_model::{BlockEncoding, Labels, StoreId, WriteBatch};
 use stats_alloc::Region;
 
+use crate::options::ReportDirectory;
 use content::{Checksum, Content, LabelList, Pair, Visit, checksum, texts};
 use prometheus_wal::{WalWriter, write_head_chunks};
 
@@ -41,9 +42,8 @@ pub(crate) struct Options {
     /// Directory for logs and stores; removed afterwards.
     #[arg(long, default_value = "target/load-wal")]
     dir: PathBuf,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
 }
 
 /// One published case.

@@ -15,6 +15,7 @@ use chronolith_model::BlockEncoding;
 
 use crate::load_wal::content::{Checksum, Content, LabelList, Pair, Visit, checksum, mix};
 use crate::load_wal::{clear, fill_own, import, read_back, write_log};
+use crate::options::ReportDirectory;
 use measure::{Step, Used};
 
 /// Time between two samples of a series.
@@ -47,9 +48,8 @@ pub(crate) struct Options {
     /// Directory for logs and stores; removed afterwards.
     #[arg(long, default_value = "target/load-wal-large")]
     dir: PathBuf,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
     /// One step in this process, for the benchmark itself.
     #[arg(long, hide = true)]
     step: Option<Step>,

@@ -33,6 +33,7 @@ mod many_tenants;
 mod memory;
 mod neighbours;
 mod observed_disk;
+mod options;
 mod pairs;
 mod proc;
 mod queries;

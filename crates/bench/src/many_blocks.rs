@@ -7,7 +7,6 @@
 
 mod fill;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,6 +14,7 @@ use chronolith_base::{Clock, SystemClock};
 
 use crate::body::Body;
 use crate::http::{self, WriteConnection};
+use crate::options::{DataDirectory, ReportDirectory};
 use crate::proc::{self, CpuSeconds, Memory};
 use crate::report::{Bound, Failures, Report, Table, Target};
 use crate::server::{Kind, Server, Setup};
@@ -42,12 +42,10 @@ pub(crate) struct Options {
     /// 50 tenants, 6 days, 2,000 windows: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directory.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Blocks of one run.

@@ -8,7 +8,6 @@
 
 mod disk_counter;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
 
 use crate::observed_disk::ObservedDisk;
+use crate::options::DataDirectory;
 use crate::proc;
 use disk_counter::{DiskCounter, DiskCounts};
 
@@ -48,9 +48,8 @@ pub(crate) struct Options {
     /// 200 tenants: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Parent of the data directory. Its disk affects the results.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Cost of one day.

@@ -7,7 +7,6 @@
 
 mod report;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -16,6 +15,7 @@ use serde_json::Value;
 
 use crate::fleet::{Content, Fleet, Shape};
 use crate::http;
+use crate::options::{DataDirectory, ReportDirectory, Servers};
 use crate::proc::{self, Memory};
 use crate::report::Failures;
 use crate::server::{Kind, Server, Setup};
@@ -37,9 +37,8 @@ const QUICK_MINUTES: usize = 2;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: all three).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Servers,
     /// Active series, one measurement each.
     #[arg(long, value_delimiter = ',', default_values_t = [100_000, 1_000_000, 5_000_000])]
     series: Vec<usize>,
@@ -67,12 +66,10 @@ pub(crate) struct Options {
     /// At most 10 000 series and 2 minutes: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,11 +95,8 @@ struct Measured {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
+    let kinds = options.only.chosen(&Kind::ALL)?;
     ensure!(options.batch >= POD_SERIES && options.connections > 0, "batch must be at least {POD_SERIES}");
-    for kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
-    }
     let mut measured = Vec::new();
     let mut failures = Failures::default();
     for run in plan(options, &kinds) {

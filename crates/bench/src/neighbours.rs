@@ -10,7 +10,6 @@
 
 mod continuous;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use chronolith_base::{Clock, SystemClock, thread};
 
 use crate::body::Body;
 use crate::http::{QueryConnection, WriteConnection, query_path, range_path};
+use crate::options::DataDirectory;
 use crate::proc::RunQueue;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{STEP_MS, Values, labels};
@@ -76,9 +76,8 @@ pub(crate) struct Options {
     /// Priority of the clients of the greedy tenants.
     #[arg(long, value_enum, default_value_t = ClientPriority::Usual)]
     client_priority: ClientPriority,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    data: DataDirectory,
     /// Further flags of the server.
     #[arg(long = "server-flag", allow_hyphen_values = true)]
     server_flags: Vec<String>,

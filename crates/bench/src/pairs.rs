@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::options::ReportDirectory;
 use crate::report::{Report, Table};
 use crate::write_path::against::compare;
 
@@ -28,9 +29,8 @@ pub(crate) struct Options {
     /// Pairs of runs.
     #[arg(long, default_value_t = 5)]
     pairs: usize,
-    /// Directory of the comparison.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
     /// Prints only figures whose name has this text.
     #[arg(long, default_value = "")]
     only_figures: String,

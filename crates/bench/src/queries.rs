@@ -16,12 +16,13 @@ mod measure;
 mod report;
 mod shapes;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
+use crate::options::{DataDirectory, ReportDirectory, Servers};
 use crate::server::{Kind, Server, Setup};
 use compare::Answer;
 use corpus::Corpus;
@@ -36,9 +37,8 @@ const LONG_AGE_MS: i64 = 5 * 3_600_000;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: all three).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Servers,
     /// Series of the wide corpus, 3 h at 15 s; 0 leaves it out.
     #[arg(long, default_value_t = 100_000)]
     series: usize,
@@ -63,12 +63,10 @@ pub(crate) struct Options {
     /// Shapes to ask (default: all).
     #[arg(long, value_delimiter = ',')]
     shapes: Vec<String>,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
     /// Keeps the servers up after the last query, until Enter is pressed: for a profiler.
     #[arg(long)]
     hold: bool,
@@ -76,10 +74,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.rounds > 0 && options.days > 0, "rounds and days must be above 0");
-    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
-    for kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
-    }
+    let kinds = options.only.chosen(&Kind::ALL)?;
     let now_ms = SystemClock::new().now_ms();
     let mut lines = Vec::new();
     if options.head_series > 0 {

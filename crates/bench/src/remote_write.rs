@@ -8,12 +8,12 @@
 mod load;
 mod report;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use chronolith_base::{Clock, SystemClock};
 
+use crate::options::{DataDirectory, ReportDirectory, Servers};
 use crate::proc;
 use crate::server::{Kind, Server};
 use crate::traffic::{self, STEP_MS};
@@ -27,9 +27,8 @@ const SUM_TOLERANCE: f64 = 1e-9;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: all three).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Servers,
     /// Series of the throughput scenario.
     #[arg(long, default_value_t = 100_000)]
     series: usize,
@@ -48,23 +47,18 @@ pub(crate) struct Options {
     /// Number of runs per server; servers take turns.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories. Its disk affects the results.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
+    let kinds = options.only.chosen(&Kind::ALL)?;
     ensure!(
         options.batch > 0 && options.connections > 0 && options.steps > 1,
         "all counts must be above 0, steps above 1"
     );
-    for kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
-    }
     let mut scenarios = vec![Scenario::new("throughput", options.series, options.steps)];
     if options.memory_series > 0 {
         scenarios.push(Scenario::new("memory", options.memory_series, 3));

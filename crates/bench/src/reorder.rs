@@ -11,7 +11,6 @@ mod case;
 mod report;
 
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
@@ -20,6 +19,7 @@ use chronolith_model::ReorderRule;
 use stats_alloc::Region;
 
 use crate::allocations::ALLOCATOR;
+use crate::options::{DataDirectory, ReportDirectory};
 use case::Case;
 
 #[derive(clap::Args)]
@@ -39,12 +39,10 @@ pub(crate) struct Options {
     /// Rounds per case through the head; 0 leaves these rows out.
     #[arg(long, default_value_t = 3)]
     append_rounds: usize,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the directories of heads.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Counts of the timed loop, which keep the compiler from removing its work.

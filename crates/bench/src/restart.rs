@@ -10,7 +10,6 @@
 mod poll;
 mod report;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -18,6 +17,7 @@ use chronolith_base::{Clock, SystemClock};
 
 use crate::fleet::{Content, Fleet, Shape};
 use crate::http;
+use crate::options::{DataDirectory, ReportDirectory, Servers};
 use crate::proc::{self, CpuSeconds, Memory};
 use crate::report::Failures;
 use crate::server::{Kind, Server, Setup};
@@ -34,9 +34,8 @@ const RANGE_SPARE_STEPS: i64 = 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: all three).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Servers,
     /// Number of series.
     #[arg(long, default_value_t = 1_000_000)]
     series: usize,
@@ -55,12 +54,10 @@ pub(crate) struct Options {
     /// At most 20 000 series and 8 s: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories. Its disk affects the results.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Figures of one server.
@@ -84,7 +81,7 @@ struct Loaded {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
+    let kinds = options.only.chosen(&Kind::ALL)?;
     let series = if options.quick { options.series.min(QUICK_SERIES) } else { options.series };
     let load_seconds =
         if options.quick { options.load_seconds.min(QUICK_SECONDS) } else { options.load_seconds };
@@ -93,9 +90,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "series and batch must be multiples of {POD_SERIES}, the series of a pod"
     );
     ensure!(options.connections > 0 && options.steps > 0, "connections and steps must be above 0");
-    for kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
-    }
     let now_ms = SystemClock::new().now_ms();
     let span_ms = i64::try_from(options.steps)? * STEP_MS;
     let shape = Shape {

@@ -17,6 +17,7 @@ use chronolith_model::databases::CatalogChange;
 use chronolith_model::{Labels, TenantId, TimeRange};
 use chronolith_tsdb::CatalogEditor;
 
+use crate::options::{DataDirectory, ReportDirectory};
 use crate::report::{Bound, Failures, Report, Table, Target, median};
 use crate::server::{Kind, Server, Setup};
 use crate::{http, proc};
@@ -48,12 +49,10 @@ pub(crate) struct Options {
     /// Timed answers of each panel, after one to warm up.
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories; its disk is part of the measurement.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// A question to `/render`.

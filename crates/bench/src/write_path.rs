@@ -24,6 +24,7 @@ use chronolith_model::StoreId;
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions, WalJobs};
 
 use crate::observed_disk::ObservedDisk;
+use crate::options::{DataDirectory, ReportDirectory};
 use crate::proc;
 use commit_clock::CommitClock;
 use writer::Writer;
@@ -63,12 +64,10 @@ pub(crate) struct Options {
     /// At most 4 writers, batches of 500, and a tenth of a second a case: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories. Its disk affects the results.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// Parameters of one run.

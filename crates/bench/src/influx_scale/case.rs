@@ -2,8 +2,7 @@
 //!
 //! Not here: the cases.
 
-use std::path::PathBuf;
-
+use crate::options::{DataDirectory, ReportDirectory};
 use crate::report::{Table, Target};
 
 #[derive(clap::Args)]
@@ -17,12 +16,10 @@ pub(crate) struct Options {
     /// Minutes over which the case `churn` spreads its series.
     #[arg(long, default_value_t = 10)]
     pub(super) churn_minutes: u64,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    pub(super) out: PathBuf,
-    /// Parent of the data directories. Its disk affects the results.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    pub(super) data: PathBuf,
+    #[command(flatten)]
+    pub(super) out: ReportDirectory,
+    #[command(flatten)]
+    pub(super) data: DataDirectory,
 }
 
 impl Options {

@@ -7,7 +7,6 @@
 //! not measured.
 //! Not here: the series (`corpus`), shapes that reduce many series to few (`queries`).
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -17,6 +16,7 @@ use super::compare::Answer;
 use super::corpus::Corpus;
 use super::measure::median;
 use crate::http::{Accept, QueryConnection, range_path};
+use crate::options::{DataDirectory, ReportDirectory, Servers};
 use crate::proc::{self, CpuSeconds};
 use crate::report::{Bound, Report, Table, Target};
 use crate::server::{Kind, Server};
@@ -36,9 +36,8 @@ const BYTES_RATIO_MAX: f64 = 1.1;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: all three).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Servers,
     /// Series of each corpus.
     #[arg(long, default_value_t = 4000)]
     series: usize,
@@ -51,12 +50,10 @@ pub(crate) struct Options {
     /// Rows to measure: those whose name contains one of these (default: all).
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
-    /// Directory of the report.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    out: ReportDirectory,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 /// A query whose answer is a matrix of about one size.
@@ -144,10 +141,7 @@ impl Client<'_> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
-    for kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
-    }
+    let kinds = options.only.chosen(&Kind::ALL)?;
     let now_ms = SystemClock::new().now_ms();
     let mut rows = Vec::new();
     let head = Corpus::graphs("graph-head", options.series, HEAD_SPAN_MS, now_ms - 60_000);

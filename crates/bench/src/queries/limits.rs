@@ -5,7 +5,6 @@
 //! dashboards is printed with and without it, and the run fails if their p99 grows by more than
 //! [`SLOWDOWN_MAX`].
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use super::corpus::Corpus;
 use super::feed;
 use super::measure::median;
 use crate::http;
+use crate::options::DataDirectory;
 use crate::server::{Kind, Server, Setup};
 
 const REFUSAL_MS_MAX: f64 = 1000.0;
@@ -35,9 +35,8 @@ pub(crate) struct Options {
     /// Further series with one sample each; with 1.2 million of them 11 000 steps of everything take 106 GB.
     #[arg(long, default_value_t = 1_200_000)]
     idle_series: usize,
-    /// Parent of the data directories.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
+    #[command(flatten)]
+    data: DataDirectory,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {

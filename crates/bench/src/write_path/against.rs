@@ -61,7 +61,7 @@ fn run_once(options: &Options, program: &Path) -> Result<Value> {
     let mut command = Command::new(program);
     command.args(["write-path", "--figures", "--batches", &batches(options).to_string()]);
     command.args(["--writers", &list(&options.writers), "--batch", &list(&options.batch)]);
-    command.arg("--data").arg(&options.data);
+    command.arg("--data").arg(&*options.data);
     if let Some(sync) = &options.sync {
         command.args(["--sync", sync]);
     }
