@@ -125,21 +125,26 @@ def upload(arguments, label, flags, blocks, work, log):
 
 
 def in_directory(arguments, blocks, work, log):
-    directory = os.path.join(work, "bucket")
-    os.mkdir(directory)
-    upload(arguments, "directory", ["--bucket", "file://" + directory], blocks, work, log)
-    # Elsewhere: answers without a metric name would have the series of both.
-    other = os.path.join(work, "bucket-databases")
-    os.mkdir(other)
-    databases(arguments, "directory", ["--bucket", "file://" + other], work, log)
+    """Both parts against directories, each with one of its own: answers without a metric name would have the series of both."""
+    uploads, catalogues = os.path.join(work, "bucket"), os.path.join(work, "bucket-databases")
+    for directory in (uploads, catalogues):
+        os.mkdir(directory)
+    return [
+        lambda: upload(arguments, "directory", ["--bucket", "file://" + uploads], blocks, work, log),
+        lambda: databases(arguments, "directory", ["--bucket", "file://" + catalogues], work, log),
+    ]
 
 
 def in_s3(arguments, blocks, work, log):
+    """The same in an S3 server, with a prefix for the second part."""
     arguments.s3_port, arguments.s3_root = free_port(), os.path.join(work, "s3-server")
     os.makedirs(os.path.join(arguments.s3_root, BUCKET))
     start_gateway(arguments, log)
-    upload(arguments, "s3", s3_flags(arguments), blocks, work, log)
-    databases(arguments, "s3", ["--bucket", "s3://%s/databases" % BUCKET] + s3_flags(arguments)[2:], work, log)
+    flags = s3_flags(arguments)
+    return [
+        lambda: upload(arguments, "s3", flags, blocks, work, log),
+        lambda: databases(arguments, "s3", ["--bucket", "s3://%s/databases" % BUCKET] + flags[2:], work, log),
+    ]
 
 
 def main():
@@ -154,14 +159,14 @@ def main():
     log = open(os.path.join(work, "log"), "w")
     blocks = os.path.join(work, "blocks")
     make_blocks(arguments.promtool, blocks, (0, HOURS), 3)
-    parts = [in_directory]
+    parts = in_directory(arguments, blocks, work, log)
     if arguments.versitygw:
-        parts.append(in_s3)
+        parts += in_s3(arguments, blocks, work, log)
     else:
         print("not run: S3 (no --versitygw)")
     # At the same time: each waits for its servers most of the time.
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        for done in [pool.submit(part, arguments, blocks, work, log) for part in parts]:
+    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+        for done in [pool.submit(part) for part in parts]:
             done.result()
     report(log)
 
