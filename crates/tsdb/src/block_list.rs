@@ -12,8 +12,8 @@ use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_model::databases::{RetentionPolicy, TenantCatalog};
 use chronolith_model::{QueryError, ReadContext, StoreId, TenantId, TimeRange, TimeUnit};
 
+use crate::bucket::folder_source::FolderSource;
 use crate::bucket_sources::BucketSources;
-use crate::query::blocks::FolderSource;
 use crate::storage::Storage;
 
 /// Name of the Graphite store in the list.

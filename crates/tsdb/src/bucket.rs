@@ -5,6 +5,7 @@
 //! Not here: queries (`query::bucket`, `query::blocks`), which blocks are uploaded (`upload`).
 
 pub(crate) mod databases;
+pub(crate) mod folder_source;
 mod known_tenants;
 mod upload_counters;
 pub(crate) mod upload_state;

@@ -18,8 +18,8 @@ use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, Ti
 use tokio::runtime::Handle;
 
 use crate::bucket::databases::{RemoteDatabases, store_of};
+use crate::bucket::folder_source::FolderSource;
 use crate::bucket::{Bucket, BucketOptions};
-use crate::query::blocks::FolderSource;
 use crate::query::bucket::TenantBucket;
 use crate::query::lookback::bounded;
 use crate::query::measurements::as_measurements;

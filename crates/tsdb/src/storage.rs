@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 use crate::blocks::BlockStore;
 use crate::blocks::tenant::TenantBlocks;
 use crate::bucket::Bucket;
+use crate::bucket::folder_source::FolderSource;
 use crate::bucket::upload_state::{BlockPlace, UploadState};
 use crate::changes::Changes;
 use crate::databases::DatabaseStore;
@@ -24,7 +25,6 @@ use crate::graphite::GraphiteLog;
 use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
-use crate::query::blocks::FolderSource;
 
 /// Stores of everything but samples, each with a file of its own.
 pub(crate) struct SideStores {

@@ -11,19 +11,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_block::Block;
-use chronolith_bucket::{BlockCatalog, BucketBlock, Folder, check_first_batches};
+use chronolith_bucket::{BlockCatalog, BucketBlock, check_first_batches};
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::query::{LabelValueScan, PendingList, Read, Source, Wanted};
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{
-    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, StoreId,
-    TimeRange,
+    KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, StoreId, TimeRange,
 };
 
 use super::failure::{FailurePolicy, source_error};
 use super::kinds;
 use super::merged::{merged, truncated};
 use crate::blocks::BlockStore;
+use crate::bucket::folder_source::FolderSource;
 
 /// A block on the local disk or in the bucket.
 pub(super) enum QueryBlock {
@@ -115,6 +115,13 @@ impl LabelQuery {
         LabelQuery { read, is_without_texts: false, ctx: ctx.clone() }
     }
 
+    /// Starts the query on the blocks of `source` alone.
+    pub(super) fn start_in(self, source: &FolderSource) -> Result<PendingList, QueryError> {
+        self.ctx.begin_wait()?;
+        let blocks = source.blocks_in(self.read.request.range, &self.ctx)?;
+        Ok(Arc::new(self).start_in_bucket(&source.catalog, &blocks))
+    }
+
     fn limit(&self) -> usize {
         self.read.request.limit
     }
@@ -191,41 +198,6 @@ pub(super) struct QueryBlocks {
     /// Blocks of all tenants: this one may get its first block while a query runs.
     local: Arc<BlockStore>,
     bucket: Option<FolderSource>,
-}
-
-/// Blocks that the bucket has of one store.
-#[derive(Clone)]
-pub(crate) struct FolderSource {
-    pub(crate) catalog: Arc<BlockCatalog>,
-    pub(crate) folder: Folder,
-    /// Time, in the unit of the store, at which expired samples end: blocks that end before are left out, as
-    /// retention removes them locally. `i64::MIN` without a retention.
-    pub(crate) expired_end: i64,
-}
-
-impl FolderSource {
-    /// As [`BlockCatalog::blocks_in`], without expired blocks.
-    pub(crate) fn blocks_in(
-        &self,
-        range: TimeRange,
-        ctx: &ReadContext,
-    ) -> Result<Vec<Arc<BucketBlock>>, QueryError> {
-        let mut blocks = self.catalog.blocks_in(&self.folder, range, ctx)?;
-        blocks.retain(|block| block.range().end > self.expired_end);
-        Ok(blocks)
-    }
-
-    /// Policy for several samples with one timestamp, from the catalogue.
-    pub(super) fn duplicates(&self) -> DuplicatePolicy {
-        self.catalog.duplicates(&self.folder)
-    }
-
-    /// Starts a label query on its blocks alone.
-    pub(super) fn start_label_query(&self, query: LabelQuery) -> Result<PendingList, QueryError> {
-        query.ctx.begin_wait()?;
-        let blocks = self.blocks_in(query.read.request.range, &query.ctx)?;
-        Ok(Arc::new(query).start_in_bucket(&self.catalog, &blocks))
-    }
 }
 
 impl QueryBlocks {

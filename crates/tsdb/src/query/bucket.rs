@@ -11,10 +11,11 @@ use chronolith_bucket::check_first_batches;
 use chronolith_model::query::{Opened, Read, SelectRequest, Source, Wanted, visit_listed};
 use chronolith_model::{DuplicatePolicy, KIND_LABEL, QueryError, ReadContext, Selector, SeriesBatches};
 
-use super::blocks::{FolderSource, LabelQuery, select_in_bucket};
+use super::blocks::{LabelQuery, select_in_bucket};
 use super::counted::counted;
 use super::kinds;
 use super::merged::MergedBatches;
+use crate::bucket::folder_source::FolderSource;
 
 /// Blocks of one store in the bucket.
 pub(crate) struct TenantBucket {
@@ -72,13 +73,13 @@ impl Source for TenantBucket {
                 // One more name in case that one of them is hidden.
                 request.limit = if limit == 0 { 0 } else { limit.saturating_add(1) };
                 let query = LabelQuery::without_texts(Read { request, wanted }, ctx);
-                let names = self.source.start_label_query(query)?;
+                let names = query.start_in(&self.source)?;
                 Ok(Opened::List(names).map_list(move |names| kinds::visible_names(names, limit)))
             }
             Wanted::LabelValues { ref name } if **name == *KIND_LABEL => Ok(Opened::nothing(&wanted)),
             Wanted::LabelValues { .. } => {
                 let query = LabelQuery::without_texts(Read { request, wanted }, ctx);
-                self.source.start_label_query(query).map(Opened::List)
+                query.start_in(&self.source).map(Opened::List)
             }
             Wanted::EachLabelValue { name, prefix } => visit_listed(self, request, name, prefix, ctx),
             Wanted::SoleLabelValues { .. } => Ok(Opened::Cursor(None)),

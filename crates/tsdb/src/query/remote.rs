@@ -12,13 +12,13 @@ use chronolith_bucket::{BlockCatalog, Folder};
 use chronolith_model::databases::{RetentionPolicy, TenantCatalog};
 use chronolith_model::{QueryError, Queryable, ReadContext, TenantId};
 
-use super::blocks::FolderSource;
 use super::bucket::TenantBucket;
 use super::databases::{PolicySource, WithDatabases};
 use super::deferred::DeferredSource;
 use super::fanout::stores_as_one;
 use super::unit::in_milliseconds;
 use crate::bucket::databases::RemoteDatabases;
+use crate::bucket::folder_source::FolderSource;
 
 /// Parts that all views share.
 #[derive(Clone)]

@@ -6,9 +6,10 @@
 use chronolith_model::query::{ColumnType, Opened, Read, Source, Wanted, map_series, visit_listed};
 use chronolith_model::{DuplicatePolicy, QueryError, ReadContext, SeriesBatches, SeriesRead, WordKind};
 
-use super::blocks::{FolderSource, LabelQuery};
+use super::blocks::LabelQuery;
 use super::merged::MergedBatches;
 use super::words::TypedSource;
+use crate::bucket::folder_source::FolderSource;
 
 /// Blocks of the store of a retention policy that are in the bucket, with types.
 pub(crate) struct TypedBucket(pub(crate) FolderSource);
@@ -28,7 +29,7 @@ impl Source for TypedBucket {
             }
             Wanted::Estimate => Ok(Opened::Estimate(None)),
             Wanted::LabelNames | Wanted::LabelValues { .. } => {
-                self.0.start_label_query(LabelQuery::of_all(Read { request, wanted }, ctx)).map(Opened::List)
+                LabelQuery::of_all(Read { request, wanted }, ctx).start_in(&self.0).map(Opened::List)
             }
             Wanted::EachLabelValue { name, prefix } => visit_listed(self, request, name, prefix, ctx),
             Wanted::SoleLabelValues { .. } => Ok(Opened::Cursor(None)),

@@ -1,0 +1,36 @@
+//! Blocks that the bucket has of one store, without expired ones.
+//!
+//! Not here: reads of the blocks (`query`), stores and their folders (`storage`, `query::remote`).
+
+use std::sync::Arc;
+
+use chronolith_bucket::{BlockCatalog, BucketBlock, Folder};
+use chronolith_model::{DuplicatePolicy, QueryError, ReadContext, TimeRange};
+
+/// Blocks that the bucket has of one store.
+#[derive(Clone)]
+pub(crate) struct FolderSource {
+    pub(crate) catalog: Arc<BlockCatalog>,
+    pub(crate) folder: Folder,
+    /// Time, in the unit of the store, at which expired samples end: blocks that end before are left out, as
+    /// retention removes them locally. `i64::MIN` without a retention.
+    pub(crate) expired_end: i64,
+}
+
+impl FolderSource {
+    /// As [`BlockCatalog::blocks_in`], without expired blocks.
+    pub(crate) fn blocks_in(
+        &self,
+        range: TimeRange,
+        ctx: &ReadContext,
+    ) -> Result<Vec<Arc<BucketBlock>>, QueryError> {
+        let mut blocks = self.catalog.blocks_in(&self.folder, range, ctx)?;
+        blocks.retain(|block| block.range().end > self.expired_end);
+        Ok(blocks)
+    }
+
+    /// Policy for several samples with one timestamp, from the catalogue.
+    pub(crate) fn duplicates(&self) -> DuplicatePolicy {
+        self.catalog.duplicates(&self.folder)
+    }
+}
