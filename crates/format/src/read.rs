@@ -34,7 +34,8 @@ const FLAG_PRESENCE: u8 = 1;
 const FLAG_GROUPING: u8 = 1 << 1;
 const FLAG_PROJECTION: u8 = 1 << 2;
 const FLAG_SHARD: u8 = 1 << 3;
-const FLAGS: u8 = FLAG_PRESENCE | FLAG_GROUPING | FLAG_PROJECTION | FLAG_SHARD;
+const FLAG_PARTIAL: u8 = 1 << 4;
+const FLAGS: u8 = FLAG_PRESENCE | FLAG_GROUPING | FLAG_PROJECTION | FLAG_SHARD | FLAG_PARTIAL;
 
 /// Reason why bytes are no read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,6 +100,7 @@ fn put_request(out: &mut Vec<u8>, request: &SelectRequest) {
         (FLAG_GROUPING, request.grouping.is_some()),
         (FLAG_PROJECTION, request.projection.is_some()),
         (FLAG_SHARD, request.shard.is_some()),
+        (FLAG_PARTIAL, request.allows_partial),
     ];
     out.push(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).sum());
     for projection in request.grouping.iter().chain(&request.projection) {
@@ -235,7 +237,7 @@ fn request_of(bytes: &mut ByteReader<'_>) -> Result<SelectRequest, ReadCodecErro
     if flags & !FLAGS != 0 {
         let what = "flags of a read";
         let found = flags.into();
-        return Err(DecodeError::Invalid { what, offset, expected: "bits 0 to 3", found }.into());
+        return Err(DecodeError::Invalid { what, offset, expected: "bits 0 to 4", found }.into());
     }
     let has = |flag: u8| flags & flag != 0;
     let grouping = has(FLAG_GROUPING).then(|| projection_of(bytes)).transpose()?;
@@ -258,6 +260,7 @@ fn request_of(bytes: &mut ByteReader<'_>) -> Result<SelectRequest, ReadCodecErro
             Ok(RollupSpan { span_ms, slot_ms: bytes.varint("slot of a roll-up")? })
         })?,
         limit: usize::try_from(bytes.uvarint("limit of a read")?).unwrap_or(usize::MAX),
+        allows_partial: has(FLAG_PARTIAL),
     })
 }
 

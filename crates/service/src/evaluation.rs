@@ -2,6 +2,7 @@
 //! of running and costly queries for all languages.
 //! Not here: state that queries share (`query`), the text of answers (`server`).
 
+pub mod call_context;
 pub mod influxql;
 pub mod plan;
 pub mod promql;

@@ -57,7 +57,8 @@ impl Lifecycle {
         self.answering()?.store.as_ref().ok_or(Refusal::ReadOnly)
     }
 
-    /// Sources that queries read: the store and others.
+    /// Sources that queries read: the store and others. A call reads its view of them
+    /// ([`CallContext`](crate::evaluation::call_context::CallContext)).
     ///
     /// # Errors
     /// `unavailable` while the replay runs or the server stops.

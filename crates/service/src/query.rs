@@ -3,6 +3,7 @@
 pub mod context;
 pub mod family;
 pub mod log;
+pub(crate) mod lookback;
 pub mod range_cache;
 pub mod selectors;
 pub mod slow;

@@ -21,7 +21,6 @@ use crate::bucket::databases::{RemoteDatabases, store_of};
 use crate::bucket::folder_source::FolderSource;
 use crate::bucket::{Bucket, BucketOptions};
 use crate::query::bucket::TenantBucket;
-use crate::query::lookback::bounded;
 use crate::query::measurements::as_measurements;
 use crate::query::metrics::as_metrics;
 use crate::query::remote::RemoteSources;
@@ -170,6 +169,6 @@ impl ChangeWatch for BucketSources {
 
 impl TenantSources for BucketSources {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        bounded(self.remote.tenant(tenant))
+        self.remote.tenant(tenant)
     }
 }

@@ -15,7 +15,6 @@ pub(crate) mod fanout;
 pub(crate) mod fields;
 mod kinds;
 mod label_search;
-pub(crate) mod lookback;
 pub(crate) mod measurements;
 mod merged;
 pub(crate) mod metrics;
@@ -119,13 +118,12 @@ impl TenantQueryable {
             }
         }
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        let blocks = self.blocks.in_range(range, ctx)?;
+        let blocks = self.blocks.in_range(request, ctx)?;
         blocks::check_memory(&blocks, &Selector { matchers: &matchers, range }, ctx)?;
         let has_remote = blocks.iter().any(|block| matches!(block, QueryBlock::Bucket(_)));
         for block in blocks {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), column_type) {
-                let selector = &Selector { matchers: &of_kind(kind), range };
-                let batches = block.select(selector, &request.rollups, ctx)?;
+                let batches = block.select(&of_kind(kind), request, ctx)?;
                 sources.push(kinds::without_label(kind, column_type, batches));
             }
         }

@@ -43,7 +43,6 @@ use crate::maintenance::{GuardedClock, Maintenance};
 use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::fields::BlockFields;
-use crate::query::lookback::bounded;
 use crate::storage::{SideStores, Storage};
 use crate::upload::Uploads;
 pub use bucket_jobs::BucketJobs;
@@ -347,7 +346,7 @@ impl ChangeWatch for Tsdb {
 
 impl TenantSources for Tsdb {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        bounded(self.reader().queryable(tenant))
+        self.reader().queryable(tenant)
     }
 }
 

@@ -318,12 +318,12 @@ fn a_partial_result_does_not_wait_for_a_block_until_the_deadline() {
     let block = &world.blocks().unwrap()[0];
     world.rig.faults.set_plan(FaultPlan { stalled: 1000, stall_ms: 60_000, ..FaultPlan::default() });
     let selector = Selector { matchers: &[Matcher::equal("__name__", "m1")], range: TimeRange::ALL };
-    let ctx = world.ctx(2000).with_partial_response();
+    let ctx = world.ctx(2000).with_source_deadline();
     let found = read_all(&mut *block.select(&selector, &ctx), TimeRange::ALL);
     assert!(matches!(found, Err(QueryError::Timeout | QueryError::Unavailable { .. })), "{found:?}");
     assert!(ctx.check().is_ok(), "the query has time to go on");
 
-    let ctx = world.ctx(2000).with_partial_response();
+    let ctx = world.ctx(2000).with_source_deadline();
     let reading = ctx.clone();
     let work = move |_: &BucketBlock, block: &dyn Queryable| {
         let selector = Selector { matchers: &[], range: TimeRange::ALL };

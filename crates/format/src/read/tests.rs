@@ -63,6 +63,7 @@ fn random_read(rng: &Rng) -> Read {
         shard: Shard::new(rng.below(2 * u64::from(count)) as u32, count),
         rollups: vec![RollupSpan { span_ms: 60_000, slot_ms: random_time(rng) }; rng.below(3) as usize],
         limit: pick(rng, &[0, 1, usize::MAX]),
+        allows_partial: rng.below(2) == 0,
         ..SelectRequest::new(&Selector { matchers: &matchers, range })
     };
     Read { request, wanted }
@@ -92,6 +93,7 @@ fn the_bytes_of_a_read_stay_the_same() {
         rollups: vec![RollupSpan { span_ms: 60, slot_ms: 10 }],
         step_ms: 15,
         limit: 7,
+        allows_partial: true,
         ..SelectRequest::newest(&selector)
     };
     let wanted = Wanted::LabelValues { name: "n".into() };
@@ -102,7 +104,7 @@ fn the_bytes_of_a_read_stay_the_same() {
         b"\x03\x01n",
         b"\x02\x00\x03job\x01a\x03\x01i\x02b+",
         b"\x01\xd8\x04",
-        b"\x01\x00\x0b",
+        b"\x01\x00\x1b",
         b"\x00\x01\x01x",
         b"\x02\x05",
         b"\x00\x1e\x00",

@@ -23,25 +23,17 @@ pub struct ReadContext {
     helpers: Option<(Arc<SpareThreads>, usize)>,
     /// The calling thread may wait for requests to other machines.
     may_wait: bool,
-    partial: Option<PartialResponse>,
+    /// Deadline of sources, if it is before the deadline of the read.
+    source_deadline_mono_ns: Option<u64>,
     limits: FetchLimits,
-    /// Time before which samples are not read.
-    start_ms: Option<i64>,
     /// Memory of this query.
     pub budget: MemoryBudget,
 }
 
-/// Rule of a read that leaves out sources that fail.
-#[derive(Debug, Clone, Copy)]
-struct PartialResponse {
-    /// End of the time of sources.
-    source_deadline_mono_ns: u64,
-}
-
 /// Part of the time of a read that is left for the rest of its work after a source was given up, and its
 /// longest.
-const PARTIAL_MARGIN_DIVISOR: u64 = 4;
-const PARTIAL_MARGIN_NS_MAX: u64 = 5_000_000_000;
+const SOURCE_MARGIN_DIVISOR: u64 = 4;
+const SOURCE_MARGIN_NS_MAX: u64 = 5_000_000_000;
 
 /// State of a read that all clones of its context share.
 struct ReadState {
@@ -49,7 +41,6 @@ struct ReadState {
     long_work_check_ns: AtomicU64,
     warnings: Mutex<SourceWarnings>,
     fetched: FetchCounts,
-    is_start_moved: AtomicBool,
 }
 
 /// CPU time after which a read is long work, and its threads get a lower priority.
@@ -65,7 +56,6 @@ impl ReadContext {
             long_work_check_ns,
             warnings: Mutex::default(),
             fetched: FetchCounts::default(),
-            is_start_moved: AtomicBool::new(false),
         });
         ReadContext {
             canceled,
@@ -74,9 +64,8 @@ impl ReadContext {
             shared,
             helpers: None,
             may_wait: true,
-            partial: None,
+            source_deadline_mono_ns: None,
             limits: FetchLimits::default(),
-            start_ms: None,
             budget,
         }
     }
@@ -85,29 +74,6 @@ impl ReadContext {
     #[must_use]
     pub fn with_fetch_limits(self, limits: FetchLimits) -> ReadContext {
         ReadContext { limits, ..self }
-    }
-
-    /// The same read without samples before `start_ms`, which it returns from none of its sources.
-    #[must_use]
-    pub fn with_start(self, start_ms: i64) -> ReadContext {
-        ReadContext { start_ms: Some(start_ms), ..self }
-    }
-
-    /// Time before which no samples are read.
-    #[must_use]
-    pub fn start_ms(&self) -> Option<i64> {
-        self.start_ms
-    }
-
-    /// Records that the query selects samples before the start.
-    pub fn note_moved_start(&self) {
-        self.shared.is_start_moved.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns true if the query selects samples before the start.
-    #[must_use]
-    pub fn is_start_moved(&self) -> bool {
-        self.shared.is_start_moved.load(Ordering::Relaxed)
     }
 
     /// Adds the bytes or objects that the read is about to fetch from object storage to its count.
@@ -138,23 +104,23 @@ impl ReadContext {
         self.shared.fetched.is_exceeded(limit)
     }
 
-    /// The same read for a client that prefers a partial result to none: a source that fails is left out and
-    /// named in a warning. A source that does not answer is given up some time before the deadline.
+    /// The same read with time left for a result in part: a source that does not answer is given up some time
+    /// before the deadline.
     #[must_use]
-    pub fn with_partial_response(&self) -> ReadContext {
+    pub fn with_source_deadline(&self) -> ReadContext {
         let left_ns = self.remaining_ns();
-        let margin_ns = (left_ns / PARTIAL_MARGIN_DIVISOR).min(PARTIAL_MARGIN_NS_MAX);
+        let margin_ns = (left_ns / SOURCE_MARGIN_DIVISOR).min(SOURCE_MARGIN_NS_MAX);
         let source_deadline_mono_ns = match self.deadline_mono_ns {
             u64::MAX => u64::MAX,
             deadline_ns => deadline_ns.saturating_sub(margin_ns),
         };
-        ReadContext { partial: Some(PartialResponse { source_deadline_mono_ns }), ..self.clone() }
+        ReadContext { source_deadline_mono_ns: Some(source_deadline_mono_ns), ..self.clone() }
     }
 
-    /// Returns true if a source that fails may be left out.
+    /// Returns true if sources have a deadline of their own, before the deadline of the read.
     #[must_use]
-    pub fn allows_partial(&self) -> bool {
-        self.partial.is_some()
+    pub fn has_source_deadline(&self) -> bool {
+        self.source_deadline_mono_ns.is_some()
     }
 
     /// The same read on a thread that must not wait for requests to other machines.
@@ -240,7 +206,7 @@ impl ReadContext {
     /// Time that is left for a source, which passes it on; `u64::MAX` without a deadline.
     #[must_use]
     pub fn source_remaining_ns(&self) -> u64 {
-        self.ns_until(self.partial.map_or(self.deadline_mono_ns, |partial| partial.source_deadline_mono_ns))
+        self.ns_until(self.source_deadline_mono_ns.unwrap_or(self.deadline_mono_ns))
     }
 
     fn ns_until(&self, deadline_mono_ns: u64) -> u64 {

@@ -72,6 +72,9 @@ pub struct SelectRequest {
     pub rollups: Vec<RollupSpan>,
     /// Entries that a list of names or values has at most; 0: all.
     pub limit: usize,
+    /// True if the reader prefers a partial result to none: a source that fails may be left out and named in
+    /// a warning.
+    pub allows_partial: bool,
 }
 
 impl SelectRequest {
@@ -92,6 +95,7 @@ impl SelectRequest {
             shard: None,
             rollups: Vec::new(),
             limit: 0,
+            allows_partial: false,
         }
     }
 
@@ -120,6 +124,14 @@ impl SelectRequest {
     #[must_use]
     pub fn needs_some_labels(&self) -> bool {
         self.presence_only || self.projection.is_some()
+    }
+
+    /// Request of the same reader for all samples and labels of the series that `matchers` select in its
+    /// range.
+    #[must_use]
+    pub fn for_matchers(&self, matchers: Vec<Matcher>) -> SelectRequest {
+        let selector = Selector { matchers: &[], range: self.range };
+        SelectRequest { matchers, allows_partial: self.allows_partial, ..SelectRequest::new(&selector) }
     }
 
     /// The same request of a reader that needs all labels and values, as one that merges series does.

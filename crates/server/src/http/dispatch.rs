@@ -8,6 +8,7 @@ use chronolith_model::{ReadContext, TenantId};
 use chronolith_service::access::Identity;
 use chronolith_service::admission::Class;
 use chronolith_service::admission::small::Candidate;
+use chronolith_service::evaluation::call_context::CallContext;
 pub(super) use chronolith_service::evaluation::run::{Admitted, CancelOnDrop};
 use chronolith_service::evaluation::run::{CallError, End};
 
@@ -43,7 +44,7 @@ pub(super) async fn run<T: Send + 'static>(
     web: &Arc<Web>,
     identity: &Identity,
     timeout_ms: u64,
-    work: impl FnOnce(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+    work: impl FnOnce(&Web, &CallContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     run_as(web, &web.service.admission.query, identity, timeout_ms, work).await
 }
@@ -54,7 +55,7 @@ pub(super) async fn run_as<T: Send + 'static>(
     class: &Class,
     identity: &Identity,
     timeout_ms: u64,
-    work: impl FnOnce(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+    work: impl FnOnce(&Web, &CallContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let shared = web.clone();
     web.service.run(class, identity, timeout_ms, move |ctx| work(&shared, ctx)).await
@@ -66,7 +67,7 @@ pub(super) async fn run_small_first<T: Send + 'static>(
     identity: &Identity,
     timeout_ms: u64,
     candidate: Option<Candidate>,
-    work: impl Fn(&Web, &ReadContext) -> Result<T, ApiError> + Send + 'static,
+    work: impl Fn(&Web, &CallContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let shared = web.clone();
     web.service.run_small_first(identity, timeout_ms, candidate, move |ctx| work(&shared, ctx)).await

@@ -55,7 +55,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
         let now_ms = web.service.env.clock.now_ms();
         let range =
             TimeRange::inclusive(now_ms.saturating_sub(web.service.options.query.lookback_ms) + 1, now_ms);
-        let source = web.service.lifecycle.view(&call.identity)?;
+        let source = admitted.ctx().source_of(&web.service, &call.identity)?;
         let mut latest = Latest::new(negotiated, admitted.ctx())?;
         // As in Prometheus, `{}` selects nothing, and other selectors that match the empty string do.
         for matchers in selectors.iter().filter(|matchers| !matchers.is_empty()) {

@@ -4,7 +4,7 @@
 //! Invariants: without the parameter nothing is left out; each part that is left out is named in `warnings`.
 //! Not here: which parts may be left out (`tsdb`), the result cache, which keeps no result with warnings.
 
-use chronolith_model::ReadContext;
+use chronolith_service::evaluation::call_context::CallContext;
 
 use super::error::ApiError;
 use super::params::Params;
@@ -35,8 +35,8 @@ impl PartialResponse {
     pub(super) fn run<T>(
         self,
         web: &Web,
-        ctx: &ReadContext,
-        read: impl FnOnce(&ReadContext) -> Result<T, ApiError>,
+        ctx: &CallContext,
+        read: impl FnOnce(&CallContext) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         if self == PartialResponse::Refused {
             return read(ctx);

@@ -17,6 +17,7 @@ use chronolith_promql::ast::Expr;
 use chronolith_promql::engine::{Engine, EvalError, Value};
 use chronolith_promql::parser::pretty;
 use chronolith_service::admission::small::Candidate;
+use chronolith_service::evaluation::call_context::CallContext;
 use chronolith_service::evaluation::plan;
 use chronolith_service::evaluation::promql::{
     self, Caller, CallerText, Detail, EvalTimes, PromqlAnswer, PromqlError, PromqlQuery,
@@ -144,7 +145,7 @@ async fn answer(
     web.service.writes.tenants.of(identity.tenant(), web.service.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
     let evaluate =
-        move |web: &Web, ctx: &ReadContext| request.partial.run(web, ctx, |ctx| request.evaluate(web, ctx));
+        move |web: &Web, ctx: &CallContext| request.partial.run(web, ctx, |ctx| request.evaluate(web, ctx));
     let printed = dispatch::run_small_first(web, &identity, timeout_ms, candidate, evaluate).await?;
     Ok(printed.into_json())
 }
@@ -209,7 +210,7 @@ impl Checked {
         self.call.params.get("query").unwrap_or("")
     }
 
-    fn evaluate(&self, web: &Web, ctx: &ReadContext) -> Result<Printer, ApiError> {
+    fn evaluate(&self, web: &Web, ctx: &CallContext) -> Result<Printer, ApiError> {
         let has_plan = self.explain == Explain::Plan;
         let has_stats = self.stats != StatsMode::None;
         let is_refused = matches!(self.call.params.get("nocache"), Some("1" | "true"));

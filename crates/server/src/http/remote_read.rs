@@ -24,6 +24,7 @@ use chronolith_model::query::SelectRequest;
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
 use chronolith_service::access::Identity;
 use chronolith_service::activity::metric_usage::selected_names;
+use chronolith_service::evaluation::call_context::CallContext;
 
 use super::body::{self, BodyBytes};
 use super::dispatch;
@@ -67,7 +68,10 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let names = request.queries.iter().flat_map(|query| selected_names(&query.matchers));
     web.service.queries.metric_usage.record(&tenant, names, web.service.env.clock.now_ms());
     match request.response {
-        ResponseKind::Samples => samples_answer(web, identity, source, request.queries).await,
+        ResponseKind::Samples => {
+            let view = move |ctx: &CallContext| ctx.view_of(source);
+            samples_answer(web, identity, view, request.queries).await
+        }
         ResponseKind::StreamedChunks => streamed_answer(web, identity, source, request.queries).await,
     }
 }
@@ -93,17 +97,17 @@ pub(super) async fn decode(
     })
 }
 
-/// Answers with one message.
+/// Answers with one message, from the source that `view` returns.
 pub(super) async fn samples_answer(
     web: &Arc<Web>,
     identity: Identity,
-    source: Arc<dyn Queryable>,
+    view: impl FnOnce(&CallContext) -> Arc<dyn Queryable> + Send + 'static,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = web.service.options.query.timeout_ms;
     let done =
         dispatch::run_as(web, &web.service.admission.remote_read, &identity, timeout_ms, move |web, ctx| {
-            read_samples(web, &*source, &queries, ctx)
+            read_samples(web, &*view(ctx), &queries, ctx)
         });
     let (bytes, held) = done.await?;
     web.metrics.remote_read.messages.add(1);
@@ -131,6 +135,7 @@ async fn streamed_answer(
         metrics: |metrics| &metrics.remote_read.stream,
     };
     let response = stream::answer(web, admitted, kind, move |web, admitted, parts| {
+        let source = admitted.ctx().view_of(source);
         read_frames(web, &*source, &queries, admitted.ctx(), parts)
     });
     let response = response.await?;

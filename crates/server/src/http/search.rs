@@ -80,7 +80,7 @@ async fn answer(web: &Arc<Web>, call: Call, searched: Searched) -> Result<Respon
     };
     let print = move |web: &Web, mut admitted: dispatch::Admitted, parts: &Parts| {
         let ctx = admitted.ctx().clone();
-        let source = web.service.lifecycle.view(&call.identity)?;
+        let source = ctx.source_of(&web.service, &call.identity)?;
         let found = search(&*source, &searched, &request, &ctx)?;
         drop(source);
         // A client that reads slowly holds memory, and no permit.

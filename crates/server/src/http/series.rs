@@ -15,6 +15,7 @@ use chronolith_model::{
 };
 use chronolith_promql::parser::parse_metric_selector;
 use chronolith_service::admission::small::Candidate;
+use chronolith_service::evaluation::call_context::CallContext;
 use chronolith_service::query::context::check_length;
 
 use super::call::{self, Call};
@@ -64,10 +65,10 @@ fn print_series(
     range: TimeRange,
     limit: usize,
     mut printer: Printer,
-    ctx: &ReadContext,
+    ctx: &CallContext,
 ) -> Result<Printer, ApiError> {
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-    let source = web.service.lifecycle.view(&call.identity)?;
+    let source = ctx.source_of(&web.service, &call.identity)?;
     let mut found = Collected::new(ctx)?;
     for matchers in &selectors {
         found.add_series(&*source, &Selector { matchers, range }, ctx)?;
@@ -148,7 +149,7 @@ fn print_list(
     limit: usize,
     ask: &impl Fn(&dyn Queryable, &Selector<'_>, usize, &ReadContext) -> Result<Vec<String>, QueryError>,
     mut printer: Printer,
-    ctx: &ReadContext,
+    ctx: &CallContext,
 ) -> Result<Printer, ApiError> {
     // One more than asked tells whether there is more.
     let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
@@ -156,7 +157,7 @@ fn print_list(
     if selectors.is_empty() {
         selectors.push(Vec::new());
     }
-    let source = web.service.lifecycle.view(&call.identity)?;
+    let source = ctx.source_of(&web.service, &call.identity)?;
     let mut found = Vec::new();
     let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
     for matchers in &selectors {

@@ -174,7 +174,7 @@ pub(super) async fn tsdb(State(web): State<Arc<Web>>, request: Request) -> Resul
         let stats = store.filter(|_| sees_all).map(|store| store.statistics().head_stats_of(&call.tenant));
         let stats = stats.unwrap_or_default();
         let cardinality = if is_selected || !sees_all {
-            let source = web.service.lifecycle.view(&call.identity)?;
+            let source = ctx.source_of(&web.service, &call.identity)?;
             cardinality::of_selected(&*source, &selectors, range, limit, ctx)?
         } else {
             store.map(|store| store.statistics().cardinality(&call.tenant, limit)).unwrap_or_default()

@@ -12,10 +12,11 @@ mod log_lines;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use chronolith_model::{FloatHistogram, QueryError, ReadContext};
+use chronolith_model::{FloatHistogram, QueryError};
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{Engine, EvalError, Query, QueryResult, Value, VectorSample};
 
+use super::call_context::CallContext;
 use super::run::{CallError, End};
 use super::running::RunningQuery;
 use crate::access::Identity;
@@ -155,7 +156,7 @@ pub struct PromqlAnswer<'a> {
 struct Evaluation<'a> {
     service: &'a Service,
     query: &'a PromqlQuery<'a>,
-    ctx: &'a ReadContext,
+    ctx: &'a CallContext,
     trace: Arc<Trace>,
     running: RunningQuery<'a>,
     /// Set once it is evaluated: how long that took, and the most samples at once.
@@ -169,7 +170,7 @@ struct Evaluation<'a> {
 pub fn evaluate<T, E: CallError + From<PromqlError>>(
     service: &Service,
     query: &PromqlQuery<'_>,
-    ctx: &ReadContext,
+    ctx: &CallContext,
     print: impl FnOnce(&PromqlAnswer<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
     let trace = Arc::new(new_trace(service, query.detail));
@@ -207,7 +208,7 @@ impl Evaluation<'_> {
         let clock = &service.env.clock;
         let expr = service.queries.parse(asked.text).map_err(PromqlError::Syntax)?;
         let prepared_ns = clock.mono_ns();
-        let source = service.lifecycle.view(asked.identity)?;
+        let source = self.ctx.source_of(service, asked.identity)?;
         let (start_ms, end_ms, step_ms) = asked.times.bounds();
         let lookback_ms = asked.lookback_ms;
         let query = Query { text: asked.text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };

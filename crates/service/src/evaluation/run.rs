@@ -13,6 +13,7 @@ use chronolith_base::MemoryBudget;
 use chronolith_model::query::FetchLimit;
 use chronolith_model::{QueryLimits, ReadContext, TenantId};
 
+use super::call_context::CallContext;
 use crate::access::Identity;
 use crate::admission::small::Candidate;
 use crate::admission::{Class, Permit, TenantBudget};
@@ -63,9 +64,9 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Read context and permit of a running query.
+/// Context and permit of a running query.
 pub struct Admitted {
-    ctx: ReadContext,
+    ctx: CallContext,
     deadline_ns: u64,
     limits: QueryLimits,
     _memory: Arc<TenantBudget>,
@@ -74,7 +75,7 @@ pub struct Admitted {
 
 impl Admitted {
     /// Deadline, memory and cancellation of the query.
-    pub fn ctx(&self) -> &ReadContext {
+    pub fn ctx(&self) -> &CallContext {
         &self.ctx
     }
 
@@ -122,18 +123,20 @@ impl Service {
     fn admitted(&self, tenant: &TenantId, limits: QueryLimits, deadline_ns: u64, permit: Permit) -> Admitted {
         let memory = self.admission.query_memory.of(tenant, limits.memory_bytes_max);
         let budget = memory.budget.child("query", self.options.query.memory_bytes_max);
-        let ctx = self.context(limits, deadline_ns, budget);
+        let ctx = self.call_context(self.read_context(limits, deadline_ns, budget), limits);
         Admitted { ctx, deadline_ns, limits, _memory: memory, permit: Some(permit) }
     }
 
     /// The context of a read of a tenant with `limits`.
-    fn context(&self, limits: QueryLimits, deadline_ns: u64, budget: MemoryBudget) -> ReadContext {
-        let clock = &self.env.clock;
-        let ctx = ReadContext::new(clock.clone(), deadline_ns, budget).with_fetch_limits(limits.fetch);
-        match limits.lookback_ms {
-            0 => ctx,
-            lookback_ms => ctx.with_start(clock.now_ms().saturating_sub(lookback_ms)),
-        }
+    fn read_context(&self, limits: QueryLimits, deadline_ns: u64, budget: MemoryBudget) -> ReadContext {
+        ReadContext::new(self.env.clock.clone(), deadline_ns, budget).with_fetch_limits(limits.fetch)
+    }
+
+    /// The context of a call of a tenant with `limits`.
+    fn call_context(&self, read: ReadContext, limits: QueryLimits) -> CallContext {
+        let lookback_ms = Some(limits.lookback_ms).filter(|lookback_ms| *lookback_ms > 0);
+        let now_ms = self.env.clock.now_ms();
+        CallContext::new(read, lookback_ms.map(|lookback_ms| now_ms.saturating_sub(lookback_ms)))
     }
 
     /// Runs `work` on a thread for queries, once there is a permit of `class`. `timeout_ms` counts the wait
@@ -146,7 +149,7 @@ impl Service {
         class: &Class,
         identity: &Identity,
         timeout_ms: u64,
-        work: impl FnOnce(&ReadContext) -> Result<T, E> + Send + 'static,
+        work: impl FnOnce(&CallContext) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
         let admitted = self.admit(class, identity, timeout_ms).await?;
         self.run_aside(admitted, work).await
@@ -166,7 +169,7 @@ impl Service {
         identity: &Identity,
         timeout_ms: u64,
         candidate: Option<Candidate>,
-        work: impl Fn(&ReadContext) -> Result<T, E> + Send + 'static,
+        work: impl Fn(&CallContext) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
         let admitted = self.admit(&self.admission.query, identity, timeout_ms).await?;
         let Some(candidate) = candidate else { return self.run_aside(admitted, work).await };
@@ -174,7 +177,7 @@ impl Service {
             return result;
         }
         let shared = self.clone();
-        let timed = move |ctx: &ReadContext| {
+        let timed = move |ctx: &CallContext| {
             let clock = &shared.env.clock;
             let start_ns = clock.mono_ns();
             let result = work(ctx);
@@ -191,16 +194,17 @@ impl Service {
         &self,
         admitted: &Admitted,
         candidate: Candidate,
-        work: &impl Fn(&ReadContext) -> Result<T, E>,
+        work: &impl Fn(&CallContext) -> Result<T, E>,
     ) -> Option<Result<T, E>> {
         let thread_count = tokio::runtime::Handle::current().metrics().num_workers();
         let _here = self.queries.small.enter(candidate, thread_count)?;
         let slice_end_ns = self.env.clock.mono_ns().saturating_add(SMALL_QUERY_SLICE_NS);
         let ends_here = admitted.deadline_ns <= slice_end_ns;
         let budget = admitted.ctx.budget.clone();
-        let ctx = self.context(admitted.limits, slice_end_ns.min(admitted.deadline_ns), budget);
+        let slice_end_ns = slice_end_ns.min(admitted.deadline_ns);
         // A source in a bucket waits for requests, which no async worker may do.
-        let ctx = ctx.without_waiting();
+        let ctx = self.read_context(admitted.limits, slice_end_ns, budget).without_waiting();
+        let ctx = self.call_context(ctx, admitted.limits);
         // As a thread of its own would catch it.
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&ctx)));
         let Ok(result) = ran else { return Some(Err(panicked(&"see the message of the panic").into())) };
@@ -249,7 +253,7 @@ impl Service {
     async fn run_aside<T: Send + 'static, E: CallError>(
         self: &Arc<Self>,
         admitted: Admitted,
-        work: impl FnOnce(&ReadContext) -> Result<T, E> + Send + 'static,
+        work: impl FnOnce(&CallContext) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
         let mut guard = CancelOnDrop::of(&admitted.ctx);
         let shared = self.clone();
@@ -268,7 +272,7 @@ impl Service {
     }
 
     /// Counts a call that has ended, by its end; `None` = it has an answer.
-    pub fn count_end(&self, ctx: &ReadContext, end: Option<End>) {
+    pub fn count_end(&self, ctx: &CallContext, end: Option<End>) {
         let query = &self.query_metrics;
         query.moved_starts.add(u64::from(ctx.is_start_moved()));
         for limit in FetchLimit::ALL {

@@ -13,10 +13,9 @@ use std::sync::Arc;
 use chronolith_block::Block;
 use chronolith_bucket::{BlockCatalog, BucketBlock, check_first_batches};
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::query::{LabelValueScan, PendingList, Read, Source, Wanted};
-use chronolith_model::rollup::RollupSpan;
+use chronolith_model::query::{LabelValueScan, PendingList, Read, SelectRequest, Source, Wanted};
 use chronolith_model::{
-    KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, StoreId, TimeRange,
+    KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, StoreId, TimeRange,
 };
 
 use super::failure::{FailurePolicy, source_error};
@@ -48,17 +47,17 @@ impl QueryBlock {
         }
     }
 
-    /// Selects series. A bucket block returns at once and is fetched in the background, the windows of
-    /// `rollups` instead of samples where it has them.
+    /// Selects the series of `matchers` for `request`. A bucket block returns at once and is fetched in the
+    /// background, the windows of the request's roll-ups instead of samples where it has them.
     pub(super) fn select(
         &self,
-        selector: &Selector<'_>,
-        rollups: &[RollupSpan],
+        matchers: &[Matcher],
+        request: &SelectRequest,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         match self {
-            QueryBlock::Local(block) => block.select(selector, ctx),
-            QueryBlock::Bucket(block) => Ok(select_in_bucket(block, selector, rollups, ctx)),
+            QueryBlock::Local(block) => block.select(&Selector { matchers, range: request.range }, ctx),
+            QueryBlock::Bucket(block) => Ok(select_in_bucket(block, matchers, request, ctx)),
         }
     }
 }
@@ -80,15 +79,17 @@ pub(super) fn check_memory(
     check_first_batches(&in_bucket, selector, ctx)
 }
 
-/// Selects series of a bucket block, up to its failure if the query allows a partial result.
+/// Selects the series of `matchers` in a bucket block, up to its failure if `request` allows a partial
+/// result.
 pub(super) fn select_in_bucket(
     block: &Arc<BucketBlock>,
-    selector: &Selector<'_>,
-    rollups: &[RollupSpan],
+    matchers: &[Matcher],
+    request: &SelectRequest,
     ctx: &ReadContext,
 ) -> Box<dyn SeriesBatches> {
-    let batches = block.select_rolled_up(selector, rollups, ctx);
-    if ctx.allows_partial() { failure_of(block).batches(batches, ctx) } else { batches }
+    let selector = Selector { matchers, range: request.range };
+    let batches = block.select_rolled_up(&selector, &request.rollups, ctx);
+    if request.allows_partial { failure_of(block).batches(batches, ctx) } else { batches }
 }
 
 /// Handling of errors of a block in a query that allows a partial result.
@@ -177,7 +178,8 @@ impl LabelQuery {
         }
         let limit = self.limit();
         let ctx = self.ctx.clone();
-        let recover = move |block: &BucketBlock, error| match ctx.allows_partial() {
+        let allows_partial = self.read.request.allows_partial;
+        let recover = move |block: &BucketBlock, error| match allows_partial {
             true => failure_of(block).or_warn(Err(source_error(error, &ctx)), Vec::new, &ctx),
             false => Err(error),
         };
@@ -210,18 +212,18 @@ impl QueryBlocks {
         &self.local
     }
 
-    /// Returns the blocks that overlap `range`, earlier written samples first. Local blocks stay open as long
-    /// as they are referenced.
+    /// Returns the blocks that overlap the range of `request`, earlier written samples first. Local blocks
+    /// stay open as long as they are referenced.
     ///
     /// # Errors
     /// As the local blocks, and as [`BlockCatalog::blocks_in`].
     pub(super) fn in_range(
         &self,
-        range: TimeRange,
+        request: &SelectRequest,
         ctx: &ReadContext,
     ) -> Result<Vec<QueryBlock>, QueryError> {
-        let local = self.local.open_in_range(&self.tenant, range)?;
-        let in_bucket = self.only_in_bucket(&local, range, ctx)?;
+        let local = self.local.open_in_range(&self.tenant, request.range)?;
+        let in_bucket = self.only_in_bucket(&local, request, ctx)?;
         let is_sorted = in_bucket.is_empty();
         let in_bucket = in_bucket.into_iter().map(QueryBlock::Bucket);
         let mut blocks: Vec<_> = local.into_iter().map(QueryBlock::Local).chain(in_bucket).collect();
@@ -243,16 +245,17 @@ impl QueryBlocks {
         bucket.catalog.known_overlap(&bucket.folder, range).unwrap_or(true)
     }
 
-    /// Returns the blocks in the bucket that overlap `range` and whose samples are in no block of `local`.
+    /// Returns the blocks in the bucket that overlap the range of `request` and whose samples are in no block
+    /// of `local`.
     fn only_in_bucket(
         &self,
         local: &[Arc<Block>],
-        range: TimeRange,
+        request: &SelectRequest,
         ctx: &ReadContext,
     ) -> Result<Vec<Arc<BucketBlock>>, QueryError> {
         let Some(bucket) = &self.bucket else { return Ok(Vec::new()) };
-        let mut blocks = match bucket.blocks_in(range, ctx) {
-            Err(error) if ctx.allows_partial() => {
+        let mut blocks = match bucket.blocks_in(request.range, ctx) {
+            Err(error) if request.allows_partial => {
                 let list = format!("the list of blocks in {}", bucket.catalog.bucket_url());
                 FailurePolicy::new(&list, false).or_warn(Err(error), Vec::new, ctx)?
             }
@@ -316,7 +319,7 @@ impl QueryBlocks {
             return Ok(Box::new(move || Ok(truncated(all, limit))));
         };
         let local = self.local.open_in_range(&self.tenant, range)?;
-        let in_bucket = self.only_in_bucket(&local, range, &query.ctx)?;
+        let in_bucket = self.only_in_bucket(&local, &query.read.request, &query.ctx)?;
         let query = Arc::new(query);
         let fetched = query.start_in_bucket(&bucket.catalog, &in_bucket);
         let mut all = from_head;

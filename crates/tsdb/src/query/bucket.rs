@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use chronolith_bucket::check_first_batches;
 use chronolith_model::query::{Opened, Read, SelectRequest, Source, Wanted, visit_listed};
-use chronolith_model::{DuplicatePolicy, KIND_LABEL, QueryError, ReadContext, Selector, SeriesBatches};
+use chronolith_model::{DuplicatePolicy, KIND_LABEL, QueryError, ReadContext, SeriesBatches};
 
 use super::blocks::{LabelQuery, select_in_bucket};
 use super::counted::counted;
@@ -46,8 +46,7 @@ impl TenantBucket {
         for block in blocks {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), column_type) {
                 let matchers = kinds::with_kind(&request.matchers, kind);
-                let selector = Selector { matchers: &matchers, range };
-                let batches = select_in_bucket(&block, &selector, &request.rollups, ctx);
+                let batches = select_in_bucket(&block, &matchers, request, ctx);
                 sources.push(kinds::without_label(kind, column_type, batches));
             }
         }

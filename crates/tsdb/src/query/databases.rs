@@ -14,7 +14,7 @@ use chronolith_model::query::{
 };
 use chronolith_model::{
     DuplicatePolicy, FIELD_LABEL, Labels, LabelsBuilder, METRIC_NAME, MatchOp, Matcher, QueryError,
-    Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange,
+    Queryable, ReadContext, Selector, SeriesBatches, SeriesRead,
 };
 
 use super::merged::{MergedBatches, merged, truncated};
@@ -104,13 +104,21 @@ impl PolicySource {
     /// Starts to list the measurements that `tags` select.
     fn start_measurements(
         &self,
-        tags: &[Matcher],
-        range: TimeRange,
+        tags: Vec<Matcher>,
+        request: &SelectRequest,
         ctx: &ReadContext,
     ) -> Result<PendingList, QueryError> {
-        let wanted = Wanted::LabelValues { name: METRIC_NAME.into() };
-        let read = Read::of(&Selector { matchers: tags, range }, wanted);
-        self.source.open(read, ctx).map(Opened::into_list)
+        self.start_values(METRIC_NAME, request.for_matchers(tags), ctx)
+    }
+
+    fn start_values(
+        &self,
+        name: &str,
+        request: SelectRequest,
+        ctx: &ReadContext,
+    ) -> Result<PendingList, QueryError> {
+        let wanted = Wanted::LabelValues { name: name.into() };
+        self.source.open(Read { request, wanted }, ctx).map(Opened::into_list)
     }
 
     /// Returns the metrics of `measurements` that the selector names.
@@ -118,7 +126,7 @@ impl PolicySource {
         &self,
         measurements: Vec<String>,
         split: &Split<'_>,
-        range: TimeRange,
+        request: &SelectRequest,
         separator: &str,
         ctx: &ReadContext,
     ) -> Result<Vec<Metric>, QueryError> {
@@ -127,8 +135,7 @@ impl PolicySource {
         for measurement in measurements {
             ctx.check()?;
             let matchers = with(&tags, &[(METRIC_NAME, &measurement)]);
-            let selector = &Selector { matchers: &matchers, range };
-            let fields = self.source.label_values(FIELD_LABEL, selector, 0, ctx)?;
+            let fields = self.start_values(FIELD_LABEL, request.for_matchers(matchers), ctx)?()?;
             let named = fields
                 .into_iter()
                 .filter(|field| split.selects_name(&metric_name(&measurement, separator, field)));
@@ -160,13 +167,13 @@ impl PolicySource {
         &self,
         metrics: &[Metric],
         split: &Split<'_>,
-        range: TimeRange,
+        request: &SelectRequest,
         ctx: &ReadContext,
     ) -> Result<Vec<Box<dyn SeriesBatches>>, QueryError> {
         let tags = self.matchers(split);
         let select = |(measurement, field): &Metric| {
             let matchers = with(&tags, &[(METRIC_NAME, measurement), (FIELD_LABEL, field)]);
-            self.source.select(&Selector { matchers: &matchers, range }, ctx)
+            self.source.open_series(request.for_matchers(matchers), ctx)
         };
         metrics.iter().map(select).collect()
     }
@@ -199,9 +206,8 @@ impl PolicyBatches {
         let selections = match begun {
             Begun::Selections(selections) => selections,
             Begun::Measurements(measurements) => {
-                let range = self.request.range;
-                let metrics = policy.metrics(measurements()?, &split, range, separator, ctx)?;
-                policy.start_selections(&metrics, &split, range, ctx)?
+                let metrics = policy.metrics(measurements()?, &split, &self.request, separator, ctx)?;
+                policy.start_selections(&metrics, &split, &self.request, ctx)?
             }
         };
         let mut found: Vec<SeriesRead> = Vec::new();
@@ -311,14 +317,8 @@ impl View {
         let policy = &self.policies[policy_idx];
         let begun = match split.equal_name().map(|name| candidates(name, &self.separator)) {
             Some(metrics) if metrics.is_empty() => return Ok(None),
-            Some(metrics) => {
-                Begun::Selections(policy.start_selections(&metrics, &split, request.range, ctx)?)
-            }
-            None => Begun::Measurements(policy.start_measurements(
-                &policy.matchers(&split),
-                request.range,
-                ctx,
-            )?),
+            Some(metrics) => Begun::Selections(policy.start_selections(&metrics, &split, request, ctx)?),
+            None => Begun::Measurements(policy.start_measurements(policy.matchers(&split), request, ctx)?),
         };
         Ok(Some(PolicyBatches {
             view: self.clone(),
@@ -339,8 +339,8 @@ impl View {
     ) -> Result<PendingList, QueryError> {
         let Some(split) = Split::of(&request.matchers) else { return Ok(Box::new(|| Ok(Vec::new()))) };
         if split.is_of_tags() {
-            let on_tags = Selector { matchers: &split.on_tags, range: request.range };
-            let read = Read::of(&on_tags, Wanted::LabelNames);
+            let request = request.for_matchers(split.on_tags);
+            let read = Read { request, wanted: Wanted::LabelNames };
             let listed = self.policies[policy_idx].source.open(read, ctx)?.map_list(|mut names| {
                 let added = [DATABASE_LABEL, POLICY_LABEL].into_iter().filter(|_| !names.is_empty());
                 let added: Vec<String> = added.map(str::to_owned).collect();
@@ -379,10 +379,9 @@ impl View {
             return Ok(none());
         };
         let policy = &self.policies[policy_idx];
-        let range = request.range;
         let tags = policy.matchers(&split);
         if **name == *METRIC_NAME && split.on_added.is_empty() && split.equal_name().is_none() {
-            let measurements = policy.start_measurements(&tags, range, ctx)?;
+            let measurements = policy.start_measurements(tags, request, ctx)?;
             let view = self.clone();
             let request = request.clone();
             let ctx = ctx.clone();
@@ -390,15 +389,13 @@ impl View {
                 let Some(split) = Split::of(&request.matchers) else { return Ok(Vec::new()) };
                 let View { policies, separator, .. } = &*view;
                 let metrics =
-                    policies[policy_idx].metrics(measurements()?, &split, range, separator, &ctx)?;
+                    policies[policy_idx].metrics(measurements()?, &split, &request, separator, &ctx)?;
                 Ok(metrics.iter().map(|(m, f)| metric_name(m, separator, f)).collect())
             }));
         }
         let is_added = **name == *DATABASE_LABEL || **name == *POLICY_LABEL;
         if split.is_of_tags() && !is_added {
-            let wanted = Wanted::LabelValues { name: name.clone() };
-            let read = Read::of(&Selector { matchers: &tags, range }, wanted);
-            return policy.source.open(read, ctx).map(Opened::into_list);
+            return policy.start_values(name, request.for_matchers(tags), ctx);
         }
         let Some(series) = self.start_series(policy_idx, request, ctx)? else { return Ok(none()) };
         let name = name.clone();
@@ -505,3 +502,6 @@ impl Source for WithDatabases {
         Ok(Opened::List(Box::new(move || Ok(truncated(merged(own()?, of_policies()?), request.limit)))))
     }
 }
+
+#[cfg(test)]
+mod tests;

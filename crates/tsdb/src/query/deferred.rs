@@ -15,7 +15,7 @@ pub(super) struct DeferredSource<F> {
 
 impl<F> DeferredSource<F>
 where
-    F: Fn(&ReadContext) -> Result<Arc<dyn Queryable>, QueryError> + Send + Sync,
+    F: Fn(&Read, &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> + Send + Sync,
 {
     pub(super) fn new(look_up: F) -> DeferredSource<F> {
         DeferredSource { look_up }
@@ -24,9 +24,9 @@ where
 
 impl<F> Source for DeferredSource<F>
 where
-    F: Fn(&ReadContext) -> Result<Arc<dyn Queryable>, QueryError> + Send + Sync,
+    F: Fn(&Read, &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> + Send + Sync,
 {
     fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
-        (self.look_up)(ctx)?.open(read, ctx)
+        (self.look_up)(&read, ctx)?.open(read, ctx)
     }
 }

@@ -58,7 +58,7 @@ impl FailurePolicy {
 /// unavailable.
 pub(super) fn source_error(error: QueryError, ctx: &ReadContext) -> QueryError {
     match error {
-        QueryError::Timeout if ctx.allows_partial() && ctx.check().is_ok() => {
+        QueryError::Timeout if ctx.has_source_deadline() && ctx.check().is_ok() => {
             QueryError::Unavailable { what: "no answer within the time of the query".to_owned() }
         }
         error => error,

@@ -62,7 +62,7 @@ impl RemoteSources {
     pub(crate) fn tenant(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         let sources = self.clone();
         let tenant = tenant.clone();
-        Arc::new(DeferredSource::new(move |ctx| sources.view(&tenant, ctx)))
+        Arc::new(DeferredSource::new(move |_, ctx| sources.view(&tenant, ctx)))
     }
 
     fn view(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {

@@ -33,8 +33,10 @@ impl TypedQueryable {
             SampleNeed::Newest => head.reader().select_newest(tenant, selector, ctx)?,
         };
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for block in blocks.in_range(request.range, ctx)? {
-            sources.push(block.select(selector, &[], ctx)?);
+        // Languages with types use no roll-ups.
+        let of_samples = &SelectRequest { rollups: Vec::new(), ..request.clone() };
+        for block in blocks.in_range(of_samples, ctx)? {
+            sources.push(block.select(&of_samples.matchers, of_samples, ctx)?);
         }
         if !series.is_empty() {
             sources.push(Box::new(VecBatches::new(series)));

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_model::query::Read;
 use chronolith_model::{QueryError, Queryable, ReadContext, TenantId};
 
 use super::TenantQueryable;
@@ -29,7 +30,7 @@ pub(crate) fn tenant_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn 
     }
     let storage = storage.clone();
     let tenant = tenant.clone();
-    Arc::new(DeferredSource::new(move |ctx| awaited_view(&storage, &tenant, ctx)))
+    Arc::new(DeferredSource::new(move |read, ctx| awaited_view(&storage, &tenant, read, ctx)))
 }
 
 /// Returns true if the local catalogue has all databases of `tenant`, also the bucket's.
@@ -88,10 +89,11 @@ fn known_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn Queryable> {
 fn awaited_view(
     storage: &Arc<Storage>,
     tenant: &TenantId,
+    read: &Read,
     ctx: &ReadContext,
 ) -> Result<Arc<dyn Queryable>, QueryError> {
     match await_databases(storage, tenant, ctx) {
-        Err(error) if ctx.allows_partial() => {
+        Err(error) if read.request.allows_partial => {
             let url = storage.bucket().map_or("", |bucket| bucket.catalog().bucket_url());
             ctx.warn_partial(&format!("the list of databases in {url}"), error)?;
         }

@@ -12,7 +12,8 @@ use axum::http::{HeaderValue, Response, header};
 use chronolith_graphite::storage::tag_query::REGEX_BYTES_MAX;
 use chronolith_graphite::time::parse_time;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{QueryError, ReadContext, TimeRange};
+use chronolith_model::{QueryError, TimeRange};
+use chronolith_service::evaluation::call_context::CallContext;
 use chronolith_tsdb::GraphiteLogError;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ use crate::web::Web;
 pub(super) struct Reading<'a> {
     pub(super) web: &'a Web,
     pub(super) call: &'a Call,
-    pub(super) ctx: &'a ReadContext,
+    pub(super) ctx: &'a CallContext,
     pub(super) now_s: i64,
 }
 

@@ -81,7 +81,7 @@ async fn run(
     let printed = dispatch::run(web, &identity, timeout_ms, move |web, ctx| {
         let limits = web.service.limits_of(&call.tenant).queries.graphite;
         let settings = SourceSettings { rules: web.service.carbon.rules(), limits, now_s };
-        let source = TenantSource::new(web.service.lifecycle.view(&call.identity)?, ctx, settings)?;
+        let source = TenantSource::new(ctx.source_of(&web.service, &call.identity)?, ctx, settings)?;
         let printed = print(&Finding { call: &call, source: &source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(printed)

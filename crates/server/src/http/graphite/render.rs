@@ -17,6 +17,7 @@ use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluat
 use chronolith_model::{QueryError, ReadContext};
 use chronolith_service::activity::active_queries::StartedQuery;
 use chronolith_service::activity::top_queries::QueryLanguage;
+use chronolith_service::evaluation::call_context::CallContext;
 use chronolith_service::evaluation::running::RunningQuery;
 use chronolith_service::graphite::annotations::Annotations;
 use chronolith_service::graphite::fetch_log::FetchLog;
@@ -103,13 +104,14 @@ pub(super) fn evaluated(
     call: &Call,
     targets: &Targets,
     reading: Reading,
-    ctx: &ReadContext,
+    ctx: &CallContext,
 ) -> Result<Evaluated, ApiError> {
     let of_tenant = web.service.limits_of(&call.tenant).queries.graphite;
     let settings =
         SourceSettings { rules: web.service.carbon.rules(), limits: of_tenant, now_s: targets.now };
+    let source = ctx.source_of(&web.service, &call.identity)?;
     let ctx = &web.service.queries.engine.with_threads(ctx);
-    let source = TenantSource::new(web.service.lifecycle.view(&call.identity)?, ctx, settings)?
+    let source = TenantSource::new(source, ctx, settings)?
         .with_annotations(Annotations::of_tenant(&web.service.lifecycle, &call.tenant)?)
         .with_reading(reading);
     let limits = Limits {

@@ -92,7 +92,7 @@ const ALL_TIMES: TimeRange = TimeRange { start: TIME_MIN_MS, end: TIME_MAX_MS };
 
 fn index<'a>(reading: &Reading<'a>, range: TimeRange) -> Result<TagIndex<'a>, ApiError> {
     let Reading { web, call, ctx, .. } = *reading;
-    let source = web.service.lifecycle.view(&call.identity)?;
+    let source = ctx.source_of(&web.service, &call.identity)?;
     let limits = web.service.limits_of(&call.tenant).queries.graphite;
     let meta = meta_tags_of(&web.service.lifecycle, &call.tenant)?;
     Ok(TagIndex::new(source, meta, range, &limits, ctx)?)

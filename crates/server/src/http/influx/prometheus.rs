@@ -14,6 +14,7 @@ use chronolith_base::MemoryBudget;
 use chronolith_model::databases::Privilege;
 use chronolith_model::{Queryable, ReadContext};
 use chronolith_service::access::Identity;
+use chronolith_service::evaluation::call_context::CallContext;
 use chronolith_service::evaluation::influxql::databases::{Databases, TenantDatabases};
 
 use super::credentials::Caller;
@@ -44,7 +45,8 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, Infl
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = remote_read::decode(web, tenant, body).await?;
     // InfluxDB answers with samples, whatever else the client accepts.
-    Ok(remote_read::samples_answer(web, identity, source, request.queries).await?)
+    let view = move |_: &CallContext| source;
+    Ok(remote_read::samples_answer(web, identity, view, request.queries).await?)
 }
 
 /// Checks parameters and privileges; returns the sender and the database as metrics.

@@ -111,7 +111,7 @@ async fn estimate(
         let expr = parse(web, &call.params)?;
         let text = call.params.get("query").unwrap_or("");
         let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
-        let source = web.service.lifecycle.view(&call.identity)?;
+        let source = ctx.source_of(&web.service, &call.identity)?;
         let cost =
             engine.estimate_cost(&*source, &query, ctx).map_err(|error| too_slow(eval_error(error)))?;
         let mut printer = Printer::open(ctx)?;

@@ -57,7 +57,7 @@ async fn run_one(
     let threads = Arc::new(Mutex::new(Vec::new()));
     let seen = threads.clone();
     let shared = service.clone();
-    let work = move |ctx: &ReadContext| {
+    let work = move |ctx: &CallContext| {
         ctx.check().map_err(|_| Failure::TimedOut)?;
         seen.lock().push(std::thread::current().id());
         if is_small {
@@ -109,7 +109,7 @@ async fn a_panic_is_an_answer_wherever_it_happens() {
     let calls = Arc::new(AtomicUsize::new(0));
     for text in ["small", "with ~"] {
         let calls = calls.clone();
-        let work = move |_: &ReadContext| -> Result<(), Failure> {
+        let work = move |_: &CallContext| -> Result<(), Failure> {
             calls.fetch_add(1, Ordering::Relaxed);
             panic!("a bug");
         };

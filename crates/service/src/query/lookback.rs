@@ -1,21 +1,46 @@
-//! View of a source without the samples before the start of a read (`query.max-lookback`).
+//! View of a source without the samples before a start (`query.max-lookback`).
 //!
-//! Invariants: no series is selected for, and no sample returned from, the time before the start; a read
-//! without a start is passed on as it is.
-//! Not here: the start (`server`), the expiry of samples (`maintenance::retention`).
+//! Invariant: no series is selected for, and no sample returned from, the time before the start.
+//! Not here: the start of a call (`evaluation::call_context`), the expiry of samples (`tsdb`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_model::query::{ColumnType, Layer, Layered, Opened, Read, TypedColumns, VisitSamples, Wanted};
 use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, Queryable, ReadContext, SampleSource, SeriesRead, TimeRange};
 
-/// Returns a view of `source`, whose times are milliseconds, that keeps to the start of each read.
-pub(crate) fn bounded(source: Arc<dyn Queryable>) -> Arc<dyn Queryable> {
-    Arc::new(Layered { layer: Bounded, source })
+/// Start of the time that a call reads.
+#[derive(Debug)]
+pub(crate) struct ReadStart {
+    start_ms: i64,
+    /// Set once a read of the call begins before the start.
+    is_moved: AtomicBool,
 }
 
-struct Bounded;
+impl ReadStart {
+    pub(crate) fn new(start_ms: i64) -> ReadStart {
+        ReadStart { start_ms, is_moved: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn start_ms(&self) -> i64 {
+        self.start_ms
+    }
+
+    /// Returns true if the call selects samples before the start.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.is_moved.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns a view of `source`, whose times are milliseconds, from `start` on.
+pub(crate) fn bounded(source: Arc<dyn Queryable>, start: Arc<ReadStart>) -> Arc<dyn Queryable> {
+    Arc::new(Layered { layer: Bounded { start }, source })
+}
+
+struct Bounded {
+    start: Arc<ReadStart>,
+}
 
 /// Returns the part of `range` from `start_ms` on; `None` if it has none.
 fn part_from(range: TimeRange, start_ms: i64) -> Option<TimeRange> {
@@ -23,22 +48,20 @@ fn part_from(range: TimeRange, start_ms: i64) -> Option<TimeRange> {
 }
 
 impl Layer for Bounded {
-    fn rewrite(&self, mut read: Read, ctx: &ReadContext) -> Option<Read> {
+    fn rewrite(&self, mut read: Read, _: &ReadContext) -> Option<Read> {
+        let ReadStart { start_ms, ref is_moved } = *self.start;
         let range = &mut read.request.range;
         // Sources answer an estimate for all times from counts alone.
         let is_of_counts = read.wanted == Wanted::Estimate && *range == TimeRange::ALL;
-        if let Some(start_ms) = ctx.start_ms()
-            && range.start < start_ms
-            && !is_of_counts
-        {
-            ctx.note_moved_start();
+        if range.start < start_ms && !is_of_counts {
+            is_moved.store(true, Ordering::Relaxed);
             *range = part_from(*range, start_ms)?;
         }
         Some(read)
     }
 
-    fn map(&self, _: &Read, opened: Opened, ctx: &ReadContext) -> Opened {
-        let Some(start_ms) = ctx.start_ms() else { return opened };
+    fn map(&self, _: &Read, opened: Opened, _: &ReadContext) -> Opened {
+        let start_ms = self.start.start_ms;
         opened.map_series(move |SeriesRead { labels, samples }| SeriesRead {
             labels,
             samples: Box::new(BoundedSamples { samples, start_ms }),
