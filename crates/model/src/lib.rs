@@ -8,6 +8,7 @@ pub mod change;
 mod columns;
 pub mod databases;
 pub mod decimal;
+pub mod deletion;
 pub mod exemplar;
 pub mod histogram;
 pub mod index;
@@ -27,6 +28,7 @@ pub mod time;
 
 pub use batch::{BatchSeries, LabelSource, Reject, SeriesKey, WriteBatch, WriteOutcome};
 pub use columns::Columns;
+pub use deletion::Deletion;
 pub use exemplar::{Exemplar, ExemplarReject, ExemplarRejects};
 pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
 pub use kind::{FIELD_LABEL, KIND_LABEL, WordKind};

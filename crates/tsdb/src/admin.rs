@@ -10,12 +10,13 @@ pub(crate) mod error;
 pub(crate) mod report;
 pub(crate) mod snapshot;
 
+use std::collections::{BTreeMap, VecDeque};
+
 use chronolith_block::BlockEntry;
 use chronolith_format::store_name;
 use chronolith_head::{DeleteProgress, HeadError};
-use chronolith_model::{Matcher, ReadContext, Selector, StoreId, TimeRange};
+use chronolith_model::{Deletion, Matcher, ReadContext, Selector, StoreId, TimeRange};
 
-use crate::blocks::tenant::TenantBlocks;
 use crate::maintenance::compaction::rewrite::{Rewrite, Urgency};
 use crate::maintenance::{Maintenance, MaintenanceLock};
 use crate::metric::MetricValue;
@@ -69,9 +70,22 @@ impl<'a> Admin<'a> {
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<DeleteReport, AdminError> {
-        let deleted = self.delete_locked(store, selectors, range);
+        self.delete_all(&[Deletion { store: store.clone(), selectors: selectors.to_vec(), range }])
+    }
+
+    /// As [`Admin::delete_series`] for several deletions, of one store or of several: maintenance waits once,
+    /// each window is flushed once, and one sync of the WAL and one checkpoint follow. Files of blocks of
+    /// different stores are synced together.
+    ///
+    /// # Errors
+    /// [`AdminError`]; part of the samples of each deletion may be deleted then, also after a crash, and the
+    /// same call again deletes the rest. No other samples are deleted.
+    pub fn delete_all(&self, deletions: &[Deletion]) -> Result<DeleteReport, AdminError> {
+        let deleted = self.delete_locked(deletions);
         // Also after a failure: part of the samples may be gone.
-        self.storage.note_change(store, range);
+        for Deletion { store, range, .. } in deletions {
+            self.storage.note_change(store, *range);
+        }
         deleted
     }
 
@@ -121,81 +135,87 @@ impl<'a> Admin<'a> {
     }
 
     /// Deletes samples while maintenance waits.
-    fn delete_locked(
-        &self,
-        tenant: &StoreId,
-        selectors: &[Vec<Matcher>],
-        range: TimeRange,
-    ) -> Result<DeleteReport, AdminError> {
+    fn delete_locked(&self, deletions: &[Deletion]) -> Result<DeleteReport, AdminError> {
         let lock = self.lock()?;
-        let store = self.storage.blocks();
-        self.flush_and_delete(&lock, tenant, selectors, range)?;
-        let blocks = store.tenant_or_new(tenant);
-        // Files that are only hidden would come back with a crash, without tombstones.
-        store.remove_files(&blocks)?;
-        let mut report = DeleteReport::default();
-        let deleted = self.delete_in_blocks(&blocks, selectors, range, &mut report);
-        store.commit();
+        self.flush_and_delete(&lock, deletions)?;
+        let mut reports = vec![DeleteReport::default(); deletions.len()];
+        let mut of_each = deletions.iter().zip(&mut reports);
+        let deleted = of_each.try_for_each(|(deletion, report)| self.delete_in_blocks(deletion, report));
+        self.storage.blocks().commit();
         deleted?;
-        if let Some(uploads) = self.storage.uploads() {
-            delete_in_bucket(uploads, self.storage, tenant, selectors, range, &mut report)?;
+        let mut all = DeleteReport::default();
+        for (deletion, mut report) in deletions.iter().zip(reports) {
+            if let Some(uploads) = self.storage.uploads() {
+                delete_in_bucket(uploads, self.storage, deletion, &mut report)?;
+            }
+            let DeleteReport { series_count, block_count } = report;
+            let Deletion { store, range, .. } = deletion;
+            self.counters.deletions.increment();
+            tracing::info!(tenant = %store_name(store), range.start, range.end, series_count, block_count, "series deleted");
+            all.series_count += series_count;
+            all.block_count += block_count;
         }
-        let DeleteReport { series_count, block_count } = report;
-        self.counters.deletions.increment();
-        tracing::info!(tenant = %store_name(tenant), range.start, range.end, series_count, block_count, "series deleted");
-        Ok(report)
+        Ok(all)
     }
 
-    fn delete_in_blocks(
-        &self,
-        blocks: &TenantBlocks,
-        selectors: &[Vec<Matcher>],
-        range: TimeRange,
-        report: &mut DeleteReport,
-    ) -> Result<(), AdminError> {
+    fn delete_in_blocks(&self, deletion: &Deletion, report: &mut DeleteReport) -> Result<(), AdminError> {
         let store = self.storage.blocks();
-        for entry in blocks.in_range(range) {
-            let block = store.open(blocks, &entry)?;
-            let Some(deleted) = block.delete(self.storage.env(), selectors, range)? else { continue };
+        let blocks = store.tenant_or_new(&deletion.store);
+        // Files that are only hidden would come back with a crash, without tombstones.
+        store.remove_files(&blocks)?;
+        for entry in blocks.in_range(deletion.range) {
+            let block = store.open(&blocks, &entry)?;
+            let deleted = block.delete(self.storage.env(), &deletion.selectors, deletion.range)?;
+            let Some(deleted) = deleted else { continue };
             report.series_count += deleted.series_count;
             report.block_count += 1;
-            store.replace(blocks, &[entry], vec![BlockEntry::new(deleted.block.record())]);
+            store.replace(&blocks, &[entry], vec![BlockEntry::new(deleted.block.record())]);
         }
         Ok(())
     }
 
     /// Flushes the windows of the head that have samples to delete, deletes what a flush leaves in the head,
     /// and frees the WAL of both.
-    fn flush_and_delete(
-        &self,
-        lock: &MaintenanceLock<'_>,
-        store: &StoreId,
-        selectors: &[Vec<Matcher>],
-        range: TimeRange,
-    ) -> Result<(), AdminError> {
+    fn flush_and_delete(&self, lock: &MaintenanceLock<'_>, deletions: &[Deletion]) -> Result<(), AdminError> {
         let head = self.storage.head();
-        let writer = self.maintenance.flush_writer(lock);
-        for range in self.flush_ranges(store, selectors, range)? {
-            writer.flush(store, range)?;
+        self.maintenance.flush_writer(lock).flush_all(self.flush_ranges(deletions)?)?;
+        let mut last_position = None;
+        for Deletion { store, selectors, range } in deletions {
+            // Also if no window was flushed. Samples that out-of-order ones were merged into meanwhile are
+            // not part of a block and stayed in the head; and a series whose last sample is in a block
+            // already still remembers it: the same sample would be taken for a duplicate, and acknowledged
+            // without being stored.
+            let deleted = head.delete(store, selectors, *range, &DeleteProgress::default());
+            last_position = Some(deleted.map_err(HeadError::from)?.1);
         }
-        // Also if no window was flushed. Samples that out-of-order ones were merged into meanwhile are not
-        // part of a block and stayed in the head; and a series whose last sample is in a block already still
-        // remembers it: the same sample would be taken for a duplicate, and acknowledged without being
-        // stored.
-        let deleted = head.delete(store, selectors, range, &DeleteProgress::default());
-        let (_, position) = deleted.map_err(HeadError::from)?;
-        head.wait(position).map_err(HeadError::from)?;
+        if let Some(position) = last_position {
+            head.wait(position).map_err(HeadError::from)?;
+        }
         // Also for windows that were flushed before and whose checkpoint failed.
         Ok(head.checkpointer().settle_drops()?)
     }
 
-    /// Returns the block ranges of head windows with samples to delete.
+    /// Returns the block ranges of head windows with samples to delete, by store.
     fn flush_ranges(
         &self,
-        store: &StoreId,
-        selectors: &[Vec<Matcher>],
-        range: TimeRange,
-    ) -> Result<Vec<TimeRange>, AdminError> {
+        deletions: &[Deletion],
+    ) -> Result<BTreeMap<StoreId, VecDeque<TimeRange>>, AdminError> {
+        let mut of_stores: BTreeMap<StoreId, Vec<TimeRange>> = BTreeMap::new();
+        for deletion in deletions {
+            let ranges = self.window_ranges(deletion)?;
+            of_stores.entry(deletion.store.clone()).or_default().extend(ranges);
+        }
+        let now_ms = self.storage.env().clock.now_ms();
+        let widened = of_stores.into_iter().map(|(store, ranges)| {
+            let ranges = BlockRanges::new(&store, now_ms).widened_all(ranges);
+            (store, ranges.into())
+        });
+        Ok(widened.collect())
+    }
+
+    /// Returns the block ranges of the head windows that have samples of `deletion`.
+    fn window_ranges(&self, deletion: &Deletion) -> Result<Vec<TimeRange>, AdminError> {
+        let Deletion { store, selectors, range } = deletion;
         let (env, head) = (self.storage.env(), self.storage.head());
         let ctx = ReadContext::unlimited(env.clock.clone());
         let of_tenant = BlockRanges::new(store, env.clock.now_ms());
@@ -212,11 +232,6 @@ impl<'a> Admin<'a> {
                 }
             }
         }
-        ranges.sort_unstable();
-        ranges.dedup();
-        let width = of_tenant.width_of_old(&ranges);
-        ranges.iter_mut().for_each(|range| *range = of_tenant.widened(*range, width));
-        ranges.dedup();
         Ok(ranges)
     }
 }

@@ -61,6 +61,16 @@ impl BlockRanges {
         }
     }
 
+    /// Returns `ranges`, ascending and unique, the old ones widened if they are many.
+    pub(crate) fn widened_all(&self, mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
+        ranges.sort_unstable();
+        ranges.dedup();
+        let width = self.width_of_old(&ranges);
+        ranges.iter_mut().for_each(|range| *range = self.widened(*range, width));
+        ranges.dedup();
+        ranges
+    }
+
     /// Returns the aligned range of `width` around an old range; the range itself if it is not old.
     pub(crate) fn widened(&self, range: TimeRange, width: Option<i64>) -> TimeRange {
         let Some(width) = width else { return range };

@@ -17,7 +17,7 @@ use chronolith_bucket::{BucketError, Folder};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
-use chronolith_model::{Matcher, QueryError, ReadContext, StoreId, TimeRange};
+use chronolith_model::{Deletion, Matcher, QueryError, ReadContext, StoreId, TimeRange};
 
 use super::error::AdminError;
 use super::report::DeleteReport;
@@ -30,28 +30,28 @@ const ATTEMPTS_MAX: usize = 5;
 const READ_TIMEOUT_NS: u64 = 600_000_000_000;
 
 /// New tombstones of a block.
-struct Deletion {
+struct NewTombstones {
     /// Tombstones that they were made from.
     before: Option<TombstonesObject>,
     object: TombstonesObject,
     interval_count: u64,
 }
 
-/// Deletes samples in the blocks of `tenant` that have no local copy. Waits on the calling thread.
+/// Deletes samples in the blocks of the store that have no local copy. Waits on the calling thread.
 ///
 /// # Errors
 /// [`AdminError::Bucket`]: nothing is deleted in the bucket then, or all of it.
 pub(super) fn delete_in_bucket(
     state: &UploadState,
     storage: &Storage,
-    tenant: &StoreId,
-    selectors: &[Vec<Matcher>],
-    range: TimeRange,
+    deletion: &Deletion,
     report: &mut DeleteReport,
 ) -> Result<(), AdminError> {
+    let Deletion { store: tenant, selectors, range } = deletion;
     // Without a folder the bucket has no block of the store.
     let Some(folder) = storage.folder_of(tenant) else { return Ok(()) };
-    let run = DeletionRun { state, storage, tenant, folder, selectors: selectors.into(), range };
+    let selectors = selectors.as_slice().into();
+    let run = DeletionRun { state, storage, tenant, folder, selectors, range: *range };
     for _ in 0..ATTEMPTS_MAX {
         if let Some(done) = run.attempt()? {
             report.series_count += done.series_count;
@@ -83,7 +83,8 @@ impl DeletionRun<'_> {
             let Some(record) = record.filter(|_| series_count > 0) else { continue };
             let object = self.write(ulid, &tombstones)?;
             let interval_count = tombstones.interval_count() as u64;
-            deletions.insert(ulid, Deletion { before: record.tombstones.clone(), object, interval_count });
+            deletions
+                .insert(ulid, NewTombstones { before: record.tombstones.clone(), object, interval_count });
             report.series_count += series_count;
             report.block_count += 1;
         }
@@ -144,7 +145,7 @@ fn failed(error: BucketError) -> AdminError {
 
 /// Enters deletions in a snapshot; returns false, and enters none, if the tombstones of a block are others
 /// than those that its deletion was made from. A block that is gone was merged or removed meanwhile.
-fn enter(snapshot: &mut Snapshot, deletions: &BTreeMap<Ulid, Deletion>) -> bool {
+fn enter(snapshot: &mut Snapshot, deletions: &BTreeMap<Ulid, NewTombstones>) -> bool {
     let is_current = deletions.iter().all(|(ulid, deletion)| {
         let record = snapshot.blocks.iter().find(|record| record.ulid == *ulid);
         record.is_some_and(|record| record.tombstones == deletion.before)

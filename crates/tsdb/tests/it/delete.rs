@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use chronolith_model::{Columns, Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange};
+use chronolith_model::{Columns, Deletion, Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
 
 use crate::fault_disk::{Fault, FaultDisk};
@@ -346,5 +346,142 @@ fn a_deleted_last_sample_that_only_a_block_has_can_be_written_again() {
         machine.disk.crash();
         drop(tsdb);
         check(&machine.open(), "after a crash");
+    }
+}
+
+fn tenant(name: &str) -> StoreId {
+    StoreId::from(TenantId::new(name).expect("legal"))
+}
+
+/// Two stores with three series each: a window in a block, and two in the head.
+fn two_stores(machine: &Machine) -> (Arc<Tsdb>, [StoreId; 2]) {
+    let tsdb = machine.open();
+    let stores = [tenant("one"), tenant("two")];
+    let put = |hour: i64| {
+        for store in &stores {
+            for (place, name) in (0..).zip(NAMES) {
+                write(&tsdb, store, name, &samples(hour, place)).expect("stored");
+            }
+        }
+    };
+    put(-8);
+    tsdb.maintenance().flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    put(-4);
+    put(-1);
+    (tsdb, stores)
+}
+
+/// Deletes of the first store all of `b` and part of `c`, and of the second one part of `a`.
+fn deletions_of(stores: &[StoreId; 2]) -> Vec<Deletion> {
+    let of = |store: usize, name: &str, range| Deletion {
+        store: stores[store].clone(),
+        selectors: by_name(name),
+        range,
+    };
+    vec![of(0, "b", TimeRange::ALL), of(1, "a", part()), of(0, "c", part())]
+}
+
+/// Returns the samples that `two_stores` has stored of a series, and those that `deletions_of` leaves.
+fn before_and_after(store: usize, place: i64) -> [Vec<(i64, u64)>; 2] {
+    let deleted = match (store, place) {
+        (0, 1) => TimeRange::ALL,
+        (0, 2) | (1, 0) => part(),
+        _ => TimeRange::new(0, 0),
+    };
+    let all = [-8, -4, -1].into_iter().flat_map(|hour| samples(hour, place));
+    let all: Vec<_> = all.map(|(time, value)| (time, value.to_bits())).collect();
+    let left = all.iter().filter(|(time, _)| !deleted.contains(*time)).copied().collect();
+    [all, left]
+}
+
+#[track_caller]
+fn compare_stores(machine: &Machine, tsdb: &Tsdb, stores: &[StoreId; 2], when: &str) {
+    for (idx, store) in stores.iter().enumerate() {
+        for (place, name) in (0..).zip(NAMES) {
+            let [_, left] = before_and_after(idx, place);
+            let found = machine.read(tsdb, store, name);
+            assert!(
+                found == left,
+                "{when}: {name} of store {idx}: {} samples, {} wanted",
+                found.len(),
+                left.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn deletions_in_one_call_flush_each_window_once_and_write_one_checkpoint() {
+    let costs = |delete: fn(&Tsdb, &[Deletion])| {
+        let machine = Machine::new(12);
+        let (tsdb, stores) = two_stores(&machine);
+        let before = tsdb.statistics().stats();
+        delete(&tsdb, &deletions_of(&stores));
+        let after = tsdb.statistics().stats();
+        compare_stores(&machine, &tsdb, &stores, "deleted");
+        machine.disk.crash();
+        drop(tsdb);
+        compare_stores(&machine, &machine.open(), &stores, "after a crash");
+        (
+            after.maintenance.flush_count - before.maintenance.flush_count,
+            after.head.checkpoint.count - before.head.checkpoint.count,
+        )
+    };
+    let together = costs(|tsdb, deletions| {
+        let report = tsdb.admin().delete_all(deletions).expect("deletes");
+        assert_eq!((report.series_count, report.block_count), (9, 9), "each in three blocks of its store");
+    });
+    assert_eq!(together, (4, 1), "two windows of two stores");
+    let apart = costs(|tsdb, deletions| {
+        for &Deletion { ref store, ref selectors, range } in deletions {
+            tsdb.admin().delete_series(store, selectors, range).expect("deletes");
+        }
+    });
+    assert_eq!(apart, (4, 2), "a checkpoint after the flushes of each store");
+}
+
+#[test]
+fn no_deletion_is_a_deletion_of_nothing() {
+    let machine = Machine::new(13);
+    let tsdb = machine.open();
+    assert_eq!(tsdb.admin().delete_all(&[]).expect("deletes"), chronolith_tsdb::DeleteReport::default());
+    let nowhere = Deletion { store: tenant("none"), selectors: by_name("b"), range: TimeRange::ALL };
+    assert_eq!(tsdb.admin().delete_all(&[nowhere]).expect("deletes").block_count, 0);
+}
+
+/// Part of a deletion may be done when a crash interrupts it, as documented, and the same call completes it.
+#[test]
+fn a_crash_between_deletions_of_one_call_loses_no_other_samples() {
+    let machine = Machine::new(14);
+    let (tsdb, stores) = two_stores(&machine);
+    let before = machine.disk.op_count();
+    tsdb.admin().delete_all(&deletions_of(&stores)).expect("deletes");
+    let op_count = machine.disk.op_count() - before;
+    assert!(op_count > 50, "{op_count}");
+    for survived in 0..=op_count {
+        let machine = Machine::new(14);
+        let (tsdb, stores) = two_stores(&machine);
+        let deletions = deletions_of(&stores);
+        machine.disk.fail_after(survived);
+        let deleted = tsdb.admin().delete_all(&deletions);
+        machine.disk.crash();
+        drop(tsdb);
+        let tsdb = machine.open();
+        let when = format!("crash after {survived} operations");
+        if deleted.is_ok() {
+            compare_stores(&machine, &tsdb, &stores, &when);
+        }
+        for (idx, store) in stores.iter().enumerate() {
+            for (place, name) in (0..).zip(NAMES) {
+                let [all, left] = before_and_after(idx, place);
+                let found = machine.read(&tsdb, store, name);
+                let has_others = left.iter().all(|sample| found.contains(sample));
+                assert!(has_others, "{when}: {name} of store {idx} lost a sample outside of its range");
+                assert!(found.iter().all(|sample| all.contains(sample)), "{when}: {name} of store {idx}");
+            }
+        }
+        tsdb.admin().delete_all(&deletions).expect("deletes");
+        compare_stores(&machine, &tsdb, &stores, &format!("{when}, repeated"));
+        assert!(survived < op_count || deleted.is_ok());
     }
 }

@@ -5,7 +5,7 @@
 //! writing.
 //! Not here: which windows (`plan`), the size of a batch (`scheduler`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -20,6 +20,9 @@ use super::super::counters::FlushCounters;
 use crate::blocks::tenant::TenantBlocks;
 use crate::encoding::SeriesEncoder;
 use crate::storage::Storage;
+
+/// Stores whose blocks [`FlushWriter::flush_all`] writes before it syncs them.
+const STORES_PER_SYNC: usize = 64;
 
 /// Error of a flush; the samples stay in the head.
 #[derive(Debug, thiserror::Error)]
@@ -65,13 +68,38 @@ impl<'a> FlushWriter<'a> {
         FlushWriter { storage, counters }
     }
 
-    /// Flushes the windows of `store` in `range` to one block.
+    /// Flushes the windows of each store in each of its ranges to one block, in their order. The first blocks
+    /// of up to [`STORES_PER_SYNC`] stores are synced together, then the second ones, and so on.
     ///
     /// # Errors
-    /// [`FlushError`].
-    pub(crate) fn flush(&self, store: &StoreId, range: TimeRange) -> Result<(), FlushError> {
+    /// [`FlushError`]; the windows that were written before are flushed.
+    pub(crate) fn flush_all(
+        &self,
+        mut ranges: BTreeMap<StoreId, VecDeque<TimeRange>>,
+    ) -> Result<(), FlushError> {
+        while !ranges.is_empty() {
+            let mut windows = Vec::new();
+            let mut failed = None;
+            for (store, ranges) in ranges.iter_mut().take(STORES_PER_SYNC) {
+                let Some(range) = ranges.pop_front() else { continue };
+                match self.write_window(store, range) {
+                    Ok(window) => windows.push(window),
+                    Err(error) => failed = Some(error),
+                }
+                if failed.is_some() {
+                    break;
+                }
+            }
+            self.publish(windows).into_iter().collect::<Result<(), _>>()?;
+            failed.map_or(Ok(()), Err)?;
+            ranges.retain(|_, ranges| !ranges.is_empty());
+        }
+        Ok(())
+    }
+
+    fn write_window(&self, store: &StoreId, range: TimeRange) -> Result<WrittenWindow, FlushError> {
         let snapshot = self.storage.head().windows().snapshot(store, range)?;
-        self.flush_snapshot(store, range, snapshot)
+        self.write(store, range, snapshot)
     }
 
     /// Flushes `snapshot`, which is part or all of `range`.
