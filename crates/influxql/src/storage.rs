@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
-use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, StoreId, TimeRange, WriteBatch};
+use chronolith_model::{Deletion, QueryError, Queryable, ReadContext, StoreId, TimeRange, WriteBatch};
 
 /// Databases and samples of one tenant.
 pub trait Storage: Send + Sync {
@@ -25,12 +25,11 @@ pub trait Storage: Send + Sync {
     /// It is read only.
     fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)>;
 
-    /// Deletes the samples in `range` of the series that match all matchers of one of `selectors`; durable
-    /// when it returns.
+    /// Deletes samples; durable when it returns.
     ///
     /// # Errors
-    /// The text for the client.
-    fn delete(&self, store: &StoreId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String>;
+    /// The text for the client; part of the samples may be deleted.
+    fn delete(&self, deletions: &[Deletion]) -> Result<(), String>;
 
     /// Writes points; durable when it returns.
     ///

@@ -1,11 +1,11 @@
 //! DELETE, DROP SERIES, DROP MEASUREMENT.
 //!
-//! Invariants: they change all retention policies of the default database, as in InfluxDB; a condition on a
-//! field is refused.
+//! Invariants: they change all retention policies of the default database, as in InfluxDB, in one call of the
+//! storage; a condition on a field is refused.
 
 use chronolith_model::kind::is_reserved;
 use chronolith_model::query::Selector;
-use chronolith_model::{Labels, METRIC_NAME, Matcher, StoreId, TimeRange};
+use chronolith_model::{Deletion, Labels, METRIC_NAME, Matcher, StoreId, TimeRange};
 
 use super::condition::{TagCondition, TagFilter};
 use super::schema::name_matchers;
@@ -13,7 +13,7 @@ use super::session::{Session, StatementError};
 use crate::ast::{Expr, Source};
 
 const FIELDS_TEXT: &str = "fields not supported in WHERE clause during deletion";
-/// Series that one deletion names one by one.
+/// Series that a deletion names one by one, per retention policy.
 const SERIES_MAX: usize = 100_000;
 
 pub(super) fn delete(
@@ -38,11 +38,9 @@ pub(super) fn drop_series(
 }
 
 pub(super) fn drop_measurement(session: &Session<'_>, name: &str) -> Result<(), StatementError> {
-    let selectors = [vec![Matcher::equal(METRIC_NAME, name)]];
-    for store in stores(session)? {
-        session.storage.delete(&store, &selectors, TimeRange::ALL).map_err(StatementError::Text)?;
-    }
-    Ok(())
+    let selectors = vec![vec![Matcher::equal(METRIC_NAME, name)]];
+    let of_store = |store| Deletion { store, selectors: selectors.clone(), range: TimeRange::ALL };
+    delete_all(session, stores(session)?.into_iter().map(of_store).collect())
 }
 
 /// Returns the stores of the default database.
@@ -73,16 +71,24 @@ fn delete_selected(
         let any = Matcher::new(METRIC_NAME, chronolith_model::MatchOp::NotEqual, "");
         matchers.extend(any);
     }
+    let mut deletions = Vec::new();
     for store in stores(session)? {
         let selectors = match filter.rest.is_empty() {
             true => vec![matchers.clone()],
             false => series_of(session, &store, &filter, &matchers, range)?,
         };
         if !selectors.is_empty() {
-            session.storage.delete(&store, &selectors, range).map_err(StatementError::Text)?;
+            deletions.push(Deletion { store, selectors, range });
         }
     }
-    Ok(())
+    delete_all(session, deletions)
+}
+
+fn delete_all(session: &Session<'_>, deletions: Vec<Deletion>) -> Result<(), StatementError> {
+    if deletions.is_empty() {
+        return Ok(());
+    }
+    session.storage.delete(&deletions).map_err(StatementError::Text)
 }
 
 /// Returns true if a store of the default database has a series that matches.

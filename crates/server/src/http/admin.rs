@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
-use chronolith_model::{StoreId, TenantId};
+use chronolith_model::{Deletion, StoreId, TenantId};
 use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 use chronolith_tsdb::{AdminError, SnapshotHead, Tsdb};
 use serde_json::json;
@@ -36,12 +36,11 @@ pub(super) async fn delete_series(
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
     let tenant = call.tenant.clone();
     run(&web, &tenant, move |store| {
-        store.admin().delete_series(&StoreId::from(&call.tenant), &selectors, range)?;
         // Queries see the series of Graphite clients as the tenant's own.
-        match graphite_store(store, &call.tenant) {
-            Some(graphite) => store.admin().delete_series(&graphite, &selectors, range).map(drop),
-            None => Ok(()),
-        }
+        let stores = [Some(StoreId::from(&call.tenant)), graphite_store(store, &call.tenant)];
+        let of_store = |store| Deletion { store, selectors: selectors.clone(), range };
+        let deletions: Vec<Deletion> = stores.into_iter().flatten().map(of_store).collect();
+        store.admin().delete_all(&deletions).map(drop)
     })
     .await?;
     Ok(no_content())

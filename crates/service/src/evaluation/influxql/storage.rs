@@ -6,7 +6,7 @@ use crate::write::{TargetStore, WriteTarget};
 use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::{
-    Matcher, QueryError, Queryable, ReadContext, Reject, StoreId, TenantId, TimeRange, WriteBatch,
+    Deletion, QueryError, Queryable, ReadContext, Reject, StoreId, TenantId, TimeRange, WriteBatch,
 };
 use chronolith_tsdb::{Tsdb, Writer};
 
@@ -54,12 +54,8 @@ impl Storage for TenantStorage<'_> {
         Some((name, self.databases.as_measurements()))
     }
 
-    fn delete(&self, store: &StoreId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String> {
-        self.store()?
-            .admin()
-            .delete_series(store, selectors, range)
-            .map(drop)
-            .map_err(|error| error.to_string())
+    fn delete(&self, deletions: &[Deletion]) -> Result<(), String> {
+        self.store()?.admin().delete_all(deletions).map(drop).map_err(|error| error.to_string())
     }
 
     fn write(&self, store: &StoreId, batch: &mut WriteBatch) -> Result<(), String> {
