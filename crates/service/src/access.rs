@@ -9,6 +9,7 @@ pub mod control;
 pub mod directory;
 pub mod file;
 mod identity;
+pub mod passwords;
 mod principal;
 mod scope;
 mod union;

@@ -62,7 +62,7 @@ impl Service {
     pub fn new(env: Env, options: ServiceOptions) -> Service {
         Service {
             lifecycle: Lifecycle::default(),
-            access: AccessControl::new(options.access.clone(), options.multitenancy),
+            access: AccessControl::new(options.access.clone(), options.multitenancy, &env.rng),
             admission: Admission::new(&options, &env.clock),
             threads: QueryThreads::default(),
             queries: QueryContext::new(&options),

@@ -34,6 +34,7 @@ pub(super) static SERVER: &[Metric<Web>] = &[
                 ("no_credentials", &metrics.missing),
                 ("wrong_credentials", &metrics.wrong),
                 ("expired", &metrics.expired),
+                ("busy", &metrics.busy),
                 ("denied", &metrics.denied),
             ] {
                 samples.push(&[reason], counter.load(Ordering::Relaxed) as f64);

@@ -144,6 +144,10 @@ impl Guard {
 /// 401 or 403 in the form of the route's other errors.
 fn refusal(form: ErrorForm, refused: &Refused) -> Response<Body> {
     let (kind, status, text) = match refused {
+        // A client that is asked for credentials again would send wrong ones.
+        Refused::Login(error @ LoginError::Busy(_)) => {
+            (ErrorKind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        }
         Refused::Login(error) => (ErrorKind::Unauthorized, StatusCode::UNAUTHORIZED, error.to_string()),
         Refused::Denied(denied) => (ErrorKind::Forbidden, StatusCode::FORBIDDEN, denied.to_string()),
     };

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use chronolith_base::Env;
+use chronolith_base::{Env, Rng};
 use parking_lot::{Mutex, RwLock};
 
 use super::directory::Directory;
 use super::file;
+use super::passwords::{Busy, Passwords};
 use super::principal::Principal;
 
 /// Settings of access control.
@@ -27,6 +28,7 @@ pub struct AccessControl {
     options: AccessOptions,
     multitenancy: bool,
     directory: RwLock<Arc<Directory>>,
+    passwords: Passwords,
     /// Text of the file at the last reading, good or bad.
     read_text: Mutex<Option<Vec<u8>>>,
     /// Counters and state for metrics.
@@ -42,6 +44,8 @@ pub struct AccessMetrics {
     pub wrong: AtomicU64,
     /// Requests with credentials that have expired.
     pub expired: AtomicU64,
+    /// Requests whose password could not be verified, because too many were waiting.
+    pub busy: AtomicU64,
     /// Requests that the principal may not send.
     pub denied: AtomicU64,
     /// Time of the last reading of the file that succeeded, ms since 1970; 0 before the first.
@@ -59,6 +63,9 @@ pub enum LoginError {
     /// Credentials that no principal has.
     #[error("authentication failed")]
     Wrong,
+    /// More passwords are being verified than the server allows.
+    #[error("{0}")]
+    Busy(#[from] Busy),
     /// Credentials whose time is over.
     #[error("the credentials of {0:?} have expired")]
     Expired(Arc<str>),
@@ -67,11 +74,12 @@ pub enum LoginError {
 impl AccessControl {
     /// Access control without principals; [`AccessControl::read`] reads the file.
     #[must_use]
-    pub fn new(options: AccessOptions, multitenancy: bool) -> AccessControl {
+    pub fn new(options: AccessOptions, multitenancy: bool, rng: &Rng) -> AccessControl {
         AccessControl {
             options,
             multitenancy,
             directory: RwLock::default(),
+            passwords: Passwords::new(rng),
             read_text: Mutex::default(),
             metrics: AccessMetrics::default(),
         }
@@ -109,7 +117,9 @@ impl AccessControl {
             .map_err(|_| "not UTF-8".to_owned())
             .and_then(|text| file::parse(text, self.multitenancy));
         *last = Some(bytes);
-        *self.directory.write() = Arc::new(parsed.map_err(failed)?);
+        let directory = parsed.map_err(failed)?;
+        self.passwords.set_users(directory.password_hashes());
+        *self.directory.write() = Arc::new(directory);
         self.metrics.read_ok.store(1, Ordering::Relaxed);
         self.metrics.read_ms.store(env.clock.now_ms(), Ordering::Relaxed);
         Ok(true)
@@ -127,17 +137,20 @@ impl AccessControl {
         Ok(principal)
     }
 
-    /// Returns the principal of a user with the right password; `None` for others.
+    /// Returns the principal of a user with the right password; `None` for others. Cost: one bcrypt, unless
+    /// the password was right before; an unknown user takes as long.
     ///
     /// # Errors
-    /// [`LoginError::Busy`] if more passwords are being checked than the server allows.
-    #[expect(clippy::unused_async, reason = "bcrypt is awaited here")]
+    /// [`LoginError::Busy`] if more passwords are being verified than the server allows.
     pub async fn of_password(
         &self,
-        _user: &str,
-        _password: &str,
+        user: &str,
+        password: &str,
     ) -> Result<Option<Arc<Principal>>, LoginError> {
-        Ok(None)
+        let found = self.directory().user(user).cloned();
+        let stored = found.as_ref().map(|user| &user.password_hash);
+        let is_right = self.passwords.is_right(stored, password.as_bytes()).await?;
+        Ok(found.filter(|_| is_right).map(|user| user.principal))
     }
 
     /// Counts a request that its principal may not send.
@@ -151,6 +164,7 @@ impl AccessControl {
             LoginError::Missing => &self.metrics.missing,
             LoginError::Wrong => &self.metrics.wrong,
             LoginError::Expired(_) => &self.metrics.expired,
+            LoginError::Busy(_) => &self.metrics.busy,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Principals by the credentials that prove them.
 //!
-//! Invariants: a token and a password are known as hashes alone; a token, a user name and a name of a
-//! certificate each belong to one principal.
+//! Invariants: a token and a password are known as hashes alone; a token and a user name each belong to one
+//! principal.
 //! Not here: the file that lists principals (`file`), headers (`server`).
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use chronolith_base::hash::HashMap;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 
+use super::passwords::BcryptHash;
 use super::principal::Principal;
 
 /// SHA-256 of a token.
@@ -40,15 +41,14 @@ pub fn new_token() -> Result<String, String> {
 pub struct Directory {
     tokens: HashMap<TokenHash, Arc<Principal>>,
     users: HashMap<Box<str>, User>,
-    certificates: HashMap<Box<str>, Arc<Principal>>,
     principal_count: usize,
 }
 
 /// A principal that logs in with a password.
 #[derive(Clone)]
 pub struct User {
-    /// Hash of the password by bcrypt.
-    pub password_hash: Arc<str>,
+    /// Hash of the password.
+    pub password_hash: BcryptHash,
     /// The principal.
     pub principal: Arc<Principal>,
 }
@@ -59,9 +59,7 @@ pub struct Credentials {
     /// Hashes of tokens.
     pub tokens: Vec<TokenHash>,
     /// User name and hash of the password.
-    pub user: Option<(String, String)>,
-    /// Names in a client certificate: DNS names, addresses of mail, URIs, IP addresses.
-    pub certificates: Vec<String>,
+    pub user: Option<(String, BcryptHash)>,
 }
 
 impl Directory {
@@ -80,14 +78,9 @@ impl Directory {
             }
         }
         if let Some((name, password_hash)) = credentials.user {
-            let user = User { password_hash: password_hash.into(), principal: principal.clone() };
+            let user = User { password_hash, principal: principal.clone() };
             if let Some(other) = self.users.insert(name.clone().into(), user) {
                 return Err(taken(&format!("user {name:?}"), &other.principal));
-            }
-        }
-        for name in credentials.certificates {
-            if let Some(other) = self.certificates.insert(name.clone().into(), principal.clone()) {
-                return Err(taken(&format!("certificate name {name:?}"), &other));
             }
         }
         self.principal_count += 1;
@@ -106,15 +99,14 @@ impl Directory {
         self.tokens.get(&hash_of_token(token))
     }
 
+    /// Hashes of the passwords of all users.
+    pub fn password_hashes(&self) -> impl Iterator<Item = &BcryptHash> {
+        self.users.values().map(|user| &user.password_hash)
+    }
+
     /// Returns the user of this name.
     #[must_use]
     pub fn user(&self, name: &str) -> Option<&User> {
         self.users.get(name)
-    }
-
-    /// Returns the principal of a verified certificate with these names: the first name that is known.
-    #[must_use]
-    pub fn of_certificate(&self, names: &[String]) -> Option<&Arc<Principal>> {
-        names.iter().find_map(|name| self.certificates.get(name.as_str()))
     }
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::directory::{Credentials, Directory, TokenHash};
+use super::passwords::BcryptHash;
 use super::principal::{Principal, Tenants};
 use super::scope::{Scope, Scopes};
 use super::view::SeriesFilter;
@@ -38,8 +39,6 @@ struct Entry {
     token_sha256: OneOrMany,
     user: Option<String>,
     password_bcrypt: Option<String>,
-    #[serde(default)]
-    certificate_sans: Vec<String>,
     tenants: Option<OneOrMany>,
     scopes: Vec<String>,
     matchers: Option<String>,
@@ -171,20 +170,22 @@ fn credentials_of(entry: Entry) -> Result<Credentials, String> {
     let tokens = hashes.map(|text| token_hash(text)).collect::<Option<Vec<TokenHash>>>();
     let tokens = tokens.ok_or("`token_sha256` is not 64 hexadecimal digits")?;
     let user = match (entry.user, entry.password_bcrypt) {
-        (Some(user), Some(hash)) if user.is_empty() || user.contains(':') => {
-            let _ = hash;
+        (Some(user), Some(_)) if user.is_empty() || user.contains(':') => {
             return Err("`user` is empty or has a colon".to_owned());
         }
-        (Some(user), Some(hash)) => Some((user, hash)),
+        (Some(user), Some(hash)) => {
+            let hash = BcryptHash::parse(&hash).map_err(|why| format!("`password_bcrypt`: {why}"))?;
+            Some((user, hash))
+        }
         (None, None) => None,
         (Some(_), None) => return Err("`user` without `password_bcrypt`".to_owned()),
         (None, Some(_)) => return Err("`password_bcrypt` without `user`".to_owned()),
     };
-    if tokens.is_empty() && user.is_none() && entry.certificate_sans.is_empty() {
-        let why = "no way to log in: `token_sha256`, `user` with `password_bcrypt`, or `certificate_sans`";
+    if tokens.is_empty() && user.is_none() {
+        let why = "no way to log in: `token_sha256`, or `user` with `password_bcrypt`";
         return Err(why.to_owned());
     }
-    Ok(Credentials { tokens, user, certificates: entry.certificate_sans })
+    Ok(Credentials { tokens, user })
 }
 
 /// Reads 64 hexadecimal digits.

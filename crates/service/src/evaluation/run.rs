@@ -97,7 +97,7 @@ impl Service {
         timeout_ms: u64,
     ) -> Result<Admitted, Refusal> {
         self.lifecycle.source()?;
-        let limits = self.query_limits_of(identity);
+        let limits = identity.query_limits(|tenant| self.limits_of(tenant).queries);
         let deadline_ns = self.deadline_ns(timeout_ms);
         let timeout = Duration::from_millis(timeout_ms);
         let permit = class.acquire(identity.tenant(), limits.concurrency_max, timeout).await?;
@@ -107,13 +107,9 @@ impl Service {
     /// As [`Service::admit`] on any thread, for work that can be done later: `None` if no permit of `class`
     /// is free.
     pub fn try_admit(&self, class: &Class, identity: &Identity, timeout_ms: u64) -> Option<Admitted> {
-        let limits = self.query_limits_of(identity);
+        let limits = identity.query_limits(|tenant| self.limits_of(tenant).queries);
         let permit = class.try_acquire(identity.tenant(), limits.concurrency_max)?;
         Some(self.admitted(identity.tenant(), limits, self.deadline_ns(timeout_ms), permit))
-    }
-
-    fn query_limits_of(&self, identity: &Identity) -> QueryLimits {
-        identity.query_limits(|tenant| self.limits_of(tenant).queries)
     }
 
     fn deadline_ns(&self, timeout_ms: u64) -> u64 {

@@ -189,6 +189,25 @@ async fn credentials_have_the_forms_of_the_clients() {
 }
 
 #[tokio::test]
+async fn a_user_logs_in_with_a_password() {
+    let hash = bcrypt::hash("secret", 4).expect("hashing");
+    let user = format!("- name: agent\n  user: prom\n  password_bcrypt: {hash}\n  scopes: [read]\n");
+    let server = guarded(false, &[user]);
+    let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
+    for (authorization, want) in [
+        (basic("prom:secret"), 200),
+        (basic("prom:secret"), 200),
+        (basic("prom:Secret"), 401),
+        (basic("other:secret"), 401),
+        ("Token prom:secret".to_owned(), 200),
+        ("Bearer secret".to_owned(), 401),
+    ] {
+        let answer = send(&server, "GET", "/api/v1/labels", &[("authorization", &authorization)]).await;
+        assert_eq!(answer.status.as_u16(), want, "{authorization}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn the_tenant_is_one_of_the_principals() {
     let server = guarded(
         true,
