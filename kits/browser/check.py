@@ -404,7 +404,7 @@ def addresses(browser):
 
 STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, answers, legend, small, heatmap, plan, own_times, errors, completion, missing_endpoints, status, wide, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
 # Run by a second process next to the others; figures of speed are measured when nothing else runs.
-ASIDE, ALONE = ("hostile", "axe", "hints"), ("speed", "first_load", "start")
+ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load", "start")
 RESULTS = ("passed", "failed", "skipped")
 
 
