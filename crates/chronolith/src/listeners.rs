@@ -13,8 +13,9 @@ const HTTP: &str = "http";
 /// there is none.
 pub(crate) fn open_to_others(options: &ServerOptions) -> Option<String> {
     let has_logins = options.service.access.file.is_some();
+    let is_guarded = |setting: &str| has_logins && setting == HTTP;
     let open: Vec<String> = all(options)
-        .filter(|(setting, address)| !is_loopback(address) && !(has_logins && *setting == HTTP))
+        .filter(|(setting, address)| !is_loopback(address) && !is_guarded(setting))
         .map(|(setting, address)| format!("{setting} {address}"))
         .collect();
     if open.is_empty() {
