@@ -185,9 +185,11 @@ impl Server {
                     Ok(false) => {}
                     Ok(true) => {
                         let principals = web.service.access.directory().principal_count();
-                        tracing::info!(principals, "access file read again");
+                        tracing::info!(principals, "access file read");
                     }
-                    Err(error) => tracing::error!(error, "the principals in use stay"),
+                    Err(error) => {
+                        tracing::error!(error, "access file not used, the principals read before stay")
+                    }
                 });
             }
         };

@@ -11,6 +11,7 @@ pub mod file;
 mod identity;
 pub mod passwords;
 mod principal;
+pub(crate) mod right_passwords;
 mod scope;
 mod union;
 mod view;

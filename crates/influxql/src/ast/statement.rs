@@ -169,7 +169,7 @@ impl Statement {
     pub fn need(&self) -> Need {
         use Statement as S;
         match self {
-            S::Select(select) if select.target.is_some() => Need::Writes,
+            S::Select(select) | S::Explain { select, .. } if select.target.is_some() => Need::Writes,
             S::Select(_)
             | S::Explain { .. }
             | S::ShowDatabases
@@ -191,17 +191,8 @@ impl Statement {
     pub fn is_writing(&self) -> bool {
         use Statement as S;
         match self {
-            S::Select(select) => select.target.is_some(),
-            S::Explain { .. }
-            | S::ShowDatabases
-            | S::ShowRetentionPolicies(_)
-            | S::ShowMeasurements(_)
-            | S::ShowSeries(_)
-            | S::ShowTagKeys(_)
-            | S::ShowTagValues(_)
-            | S::ShowFieldKeys(_)
-            | S::ShowCardinality(_)
-            | S::ShowShards
+            S::Explain { .. } => false,
+            S::ShowShards
             | S::ShowShardGroups
             | S::ShowStats(_)
             | S::ShowDiagnostics(_)
@@ -210,7 +201,7 @@ impl Statement {
             | S::ShowGrants(_)
             | S::ShowContinuousQueries
             | S::ShowSubscriptions => false,
-            _ => true,
+            _ => self.need() != Need::Reads,
         }
     }
 

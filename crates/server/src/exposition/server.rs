@@ -37,7 +37,7 @@ pub(super) static SERVER: &[Metric<Web>] = &[
                 ("busy", &metrics.busy),
                 ("denied", &metrics.denied),
             ] {
-                samples.push(&[reason], counter.load(Ordering::Relaxed) as f64);
+                samples.push(&[reason], counter.as_f64());
             }
         },
     ),
@@ -47,7 +47,7 @@ pub(super) static SERVER: &[Metric<Web>] = &[
     Metric::gauge(
         "chronolith_access_file_last_read_successful",
         "1 if the access file could be used when it was last read, 0 if the principals before it stay; 0 without one.",
-        |web| web.service.access.metrics.read_ok.load(Ordering::Relaxed) as f64,
+        |web| f64::from(u8::from(web.service.access.metrics.read_ok.load(Ordering::Relaxed))),
     ),
     Metric::gauge(
         "chronolith_access_file_last_read_success_timestamp_seconds",

@@ -20,8 +20,9 @@ use super::body;
 use super::error::{ApiError, ErrorKind};
 use super::influx::reply::InfluxError;
 use super::login::{self, Credential};
+use super::request::RequestInfo;
 use super::routing::{ErrorForm, Shows};
-use super::sender::{Proof, Sender};
+use super::sender::Sender;
 use super::tenant::{TenantError, named_tenants};
 use crate::web::Web;
 
@@ -59,29 +60,25 @@ enum Refused {
     Denied(Denied),
 }
 
+impl Refused {
+    fn text(&self) -> String {
+        match self {
+            Refused::Login(error) => error.to_string(),
+            Refused::Denied(denied) => denied.to_string(),
+        }
+    }
+}
+
 /// Lets a request through if its principal may send it.
 pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response<Body> {
     let decided = guard.decide(&request);
     match decided.await {
         Ok(sender) => {
-            request.extensions_mut().insert(sender.clone());
-            let mut response = next.run(request).await;
-            response.extensions_mut().insert(sender);
-            response
+            request.extensions_mut().insert(sender);
+            next.run(request).await
         }
         Err(refused) => {
-            let path = request.uri().path();
-            let control = &guard.web.service.access;
-            match &refused {
-                Refused::Login(error) => {
-                    control.count_refused(error);
-                    tracing::warn!(path, %error, "login refused");
-                }
-                Refused::Denied(denied) => {
-                    control.count_denied();
-                    tracing::warn!(path, %denied, "request refused");
-                }
-            }
+            guard.note(&refused, &request);
             body::discard(request.into_body()).await;
             refusal(guard.errors, &refused)
         }
@@ -89,13 +86,36 @@ pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next
 }
 
 impl Guard {
+    /// Counts a refused request, and logs it unless many are refused for the same reason.
+    fn note(&self, refused: &Refused, request: &Request) {
+        let service = &self.web.service;
+        let reason = match refused {
+            Refused::Login(error) => {
+                service.access.count_refused(error);
+                "login_refused"
+            }
+            Refused::Denied(_) => {
+                service.access.count_denied();
+                "access_denied"
+            }
+        };
+        let now_ns = service.env.clock.mono_ns();
+        let Some(suppressed) = service.writes.reject_log.admit(now_ns, reason, None, 1) else { return };
+        let info = RequestInfo::of(request.extensions());
+        let path = request.uri().path();
+        tracing::warn!(request_id = %info.id, remote = info.remote_text(), path, error = refused.text(), suppressed, "request refused by access control");
+    }
+
     fn decide<'a>(
         &'a self,
         request: &Request,
     ) -> impl Future<Output = Result<Sender, Refused>> + Send + use<'a> {
         let multitenancy = self.web.service.options.multitenancy;
         let named = named_tenants(multitenancy, request.headers());
-        let credential = login::credential_of(request, self.takes_url_credentials);
+        let credential = match self.access {
+            Access::Open(_) => Ok(None),
+            Access::Logins => login::credential_of(request, self.takes_url_credentials),
+        };
         // Not async here: a future must not hold the request, whose body cannot be shared by threads.
         self.sender(named, credential)
     }
@@ -105,14 +125,15 @@ impl Guard {
         named: Result<Vec<TenantId>, TenantError>,
         credential: Result<Option<Credential>, LoginError>,
     ) -> Result<Sender, Refused> {
-        let (principal, proof) = match &self.access {
-            Access::Open(sender) => (sender.clone(), Proof::None),
-            // Open routes need no login.
-            Access::Logins if self.scope == Scope::Public => (Arc::new(Principal::nobody()), Proof::None),
-            Access::Logins => {
+        // Open routes need no login.
+        let needs_login = self.scope != Scope::Public;
+        let principal = match &self.access {
+            Access::Open(sender) => sender.clone(),
+            Access::Logins if needs_login => {
                 let credential = credential.map_err(Refused::Login)?;
                 login::principal_of(&self.web, credential).await.map_err(Refused::Login)?
             }
+            Access::Logins => Arc::new(Principal::nobody()),
         };
         principal.check_scope(self.scope).map_err(Refused::Denied)?;
         if self.shows == Shows::AllSeries {
@@ -122,7 +143,7 @@ impl Guard {
             Ok(tenants) => Ok(Identity::new(principal, tenants).map_err(Refused::Denied)?),
             Err(error) => Err(error),
         };
-        Ok(Sender { identity, proof })
+        Ok(Sender { identity, is_logged_in: needs_login && matches!(self.access, Access::Logins) })
     }
 
     /// Returns the tenants of a request that names `named`.
@@ -143,14 +164,14 @@ impl Guard {
 
 /// 401 or 403 in the form of the route's other errors.
 fn refusal(form: ErrorForm, refused: &Refused) -> Response<Body> {
-    let (kind, status, text) = match refused {
+    let kind = match refused {
         // A client that is asked for credentials again would send wrong ones.
-        Refused::Login(error @ LoginError::Busy(_)) => {
-            (ErrorKind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-        }
-        Refused::Login(error) => (ErrorKind::Unauthorized, StatusCode::UNAUTHORIZED, error.to_string()),
-        Refused::Denied(denied) => (ErrorKind::Forbidden, StatusCode::FORBIDDEN, denied.to_string()),
+        Refused::Login(LoginError::Busy(_)) => ErrorKind::Unavailable,
+        Refused::Login(_) => ErrorKind::Unauthorized,
+        Refused::Denied(_) => ErrorKind::Forbidden,
     };
+    let status = kind.status();
+    let text = refused.text();
     let error = ApiError::new(kind, &text);
     let mut response = match form {
         ErrorForm::Api => error.into_response(),

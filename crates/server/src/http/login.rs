@@ -15,7 +15,6 @@ use chronolith_service::access::Principal;
 use chronolith_service::access::control::LoginError;
 
 use super::params::Params;
-use super::sender::Proof;
 use crate::web::Web;
 
 /// Form in which a request names its principal.
@@ -34,9 +33,9 @@ pub(super) fn credential_of(
     takes_url_credentials: bool,
 ) -> Result<Option<Credential>, LoginError> {
     let query = if takes_url_credentials { request.uri().query().unwrap_or("") } else { "" };
-    match of_url(query) {
+    match url_credential(query) {
         Some(credential) => Ok(Some(credential)),
-        None => of_header(request.headers()),
+        None => header_credential(request.headers()),
     }
 }
 
@@ -47,26 +46,26 @@ pub(super) fn credential_of(
 pub(super) async fn principal_of(
     web: &Web,
     credential: Option<Credential>,
-) -> Result<(Arc<Principal>, Proof), LoginError> {
+) -> Result<Arc<Principal>, LoginError> {
     let control = &web.service.access;
     let now_ms = web.service.env.clock.now_ms();
     let directory = control.directory();
     let found = match credential {
         None => return Err(LoginError::Missing),
-        Some(Credential::Token(token)) => directory.of_token(&token).cloned(),
+        Some(Credential::Token(token)) => directory.find_token(&token).cloned(),
         Some(Credential::Password { user, password }) => {
             // Clients that can only send a password send their token as one.
-            match directory.of_token(&password) {
+            match directory.find_token(&password) {
                 Some(principal) => Some(principal.clone()),
-                None => control.of_password(&user, &password).await?,
+                None => control.verify_password(&user, &password).await?,
             }
         }
     };
-    Ok((control.admit(found, now_ms)?, Proof::Directory))
+    control.admit(found, now_ms)
 }
 
 /// Reads `u` and `p` of the URL.
-fn of_url(query: &str) -> Option<Credential> {
+fn url_credential(query: &str) -> Option<Credential> {
     let mut params = Params::default();
     params.parse(query).ok()?;
     let user = params.get("u")?.to_owned();
@@ -75,7 +74,7 @@ fn of_url(query: &str) -> Option<Credential> {
 }
 
 /// Reads the header `Authorization`: Basic, Bearer, `Token TOKEN`, `Token user:password`.
-fn of_header(headers: &HeaderMap) -> Result<Option<Credential>, LoginError> {
+fn header_credential(headers: &HeaderMap) -> Result<Option<Credential>, LoginError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {

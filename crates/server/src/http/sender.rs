@@ -8,23 +8,14 @@ use chronolith_service::access::Identity;
 
 use super::tenant::TenantError;
 
-/// Way in which a sender is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Proof {
-    /// No login is asked for.
-    None,
-    /// Credentials of the directory of principals.
-    Directory,
-}
-
-/// Sender of a request, in the extensions of the request and of its answer.
+/// Sender of a request, in its extensions.
 #[derive(Clone)]
 pub(super) struct Sender {
     /// The sender with the tenants that it names. A request without a tenant fails where its handler needs
     /// one: some need none.
     pub(super) identity: Result<Identity, TenantError>,
-    /// Way in which the sender is known.
-    pub(super) proof: Proof,
+    /// True if the sender has logged in as a principal of the access file.
+    pub(super) is_logged_in: bool,
 }
 
 /// Returns the identity of a request that has passed the check.
@@ -38,7 +29,7 @@ pub(super) fn identity_of(extensions: &Extensions) -> Result<Identity, TenantErr
     }
 }
 
-/// Way in which the sender of a request that has passed the check is known.
-pub(super) fn proof_of(extensions: &Extensions) -> Proof {
-    extensions.get::<Sender>().map_or(Proof::None, |sender| sender.proof)
+/// Returns true if the sender of a request has logged in as a principal of the access file.
+pub(super) fn is_logged_in(extensions: &Extensions) -> bool {
+    extensions.get::<Sender>().is_some_and(|sender| sender.is_logged_in)
 }

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use chronolith_base::{Env, Rng};
 use parking_lot::{Mutex, RwLock};
@@ -15,6 +15,7 @@ use super::directory::Directory;
 use super::file;
 use super::passwords::{Busy, Passwords};
 use super::principal::Principal;
+use crate::counter::Counter;
 
 /// Settings of access control.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,8 +30,8 @@ pub struct AccessControl {
     multitenancy: bool,
     directory: RwLock<Arc<Directory>>,
     passwords: Passwords,
-    /// Text of the file at the last reading, good or bad.
-    read_text: Mutex<Option<Vec<u8>>>,
+    /// Text of the file at the last reading, good or bad, or the reason why there was none.
+    read_text: Mutex<Option<Result<Vec<u8>, String>>>,
     /// Counters and state for metrics.
     pub metrics: AccessMetrics,
 }
@@ -39,19 +40,19 @@ pub struct AccessControl {
 #[derive(Default)]
 pub struct AccessMetrics {
     /// Requests without credentials where some are needed.
-    pub missing: AtomicU64,
+    pub missing: Counter,
     /// Requests with wrong credentials.
-    pub wrong: AtomicU64,
+    pub wrong: Counter,
     /// Requests with credentials that have expired.
-    pub expired: AtomicU64,
+    pub expired: Counter,
     /// Requests whose password could not be verified, because too many were waiting.
-    pub busy: AtomicU64,
+    pub busy: Counter,
     /// Requests that the principal may not send.
-    pub denied: AtomicU64,
+    pub denied: Counter,
     /// Time of the last reading of the file that succeeded, ms since 1970; 0 before the first.
     pub read_ms: AtomicI64,
-    /// 1 if the last reading succeeded.
-    pub read_ok: AtomicU64,
+    /// True if the last reading succeeded.
+    pub read_ok: AtomicBool,
 }
 
 /// Reason why a sender is not known.
@@ -101,26 +102,28 @@ impl AccessControl {
     /// in use now.
     ///
     /// # Errors
-    /// Text for the operator: file, line and expected form. Returned once per text of the file.
+    /// Text for the operator: file, line and expected form. It is returned once for each text of the file,
+    /// and once for a file that cannot be read.
     pub fn read(&self, env: &Env) -> Result<bool, String> {
         let Some(path) = &self.options.file else { return Ok(false) };
         let mut last = self.read_text.lock();
         let failed = |why: String| {
-            self.metrics.read_ok.store(0, Ordering::Relaxed);
+            self.metrics.read_ok.store(false, Ordering::Relaxed);
             format!("access file {}: {why}", path.display())
         };
-        let bytes = env.disk.read(path).map_err(|error| failed(error.to_string()))?;
-        if last.as_ref() == Some(&bytes) {
+        let text = env.disk.read(path).map_err(|error| error.to_string());
+        if last.as_ref() == Some(&text) {
             return Ok(false);
         }
-        let parsed = std::str::from_utf8(&bytes)
-            .map_err(|_| "not UTF-8".to_owned())
-            .and_then(|text| file::parse(text, self.multitenancy));
-        *last = Some(bytes);
+        *last = Some(text.clone());
+        let parsed = text.and_then(|bytes| {
+            let text = String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
+            file::parse(&text, self.multitenancy)
+        });
         let directory = parsed.map_err(failed)?;
         self.passwords.set_users(directory.password_hashes());
         *self.directory.write() = Arc::new(directory);
-        self.metrics.read_ok.store(1, Ordering::Relaxed);
+        self.metrics.read_ok.store(true, Ordering::Relaxed);
         self.metrics.read_ms.store(env.clock.now_ms(), Ordering::Relaxed);
         Ok(true)
     }
@@ -142,7 +145,7 @@ impl AccessControl {
     ///
     /// # Errors
     /// [`LoginError::Busy`] if more passwords are being verified than the server allows.
-    pub async fn of_password(
+    pub async fn verify_password(
         &self,
         user: &str,
         password: &str,
@@ -155,7 +158,7 @@ impl AccessControl {
 
     /// Counts a request that its principal may not send.
     pub fn count_denied(&self) {
-        self.metrics.denied.fetch_add(1, Ordering::Relaxed);
+        self.metrics.denied.add(1);
     }
 
     /// Counts a request that is refused for `error`.
@@ -166,6 +169,6 @@ impl AccessControl {
             LoginError::Expired(_) => &self.metrics.expired,
             LoginError::Busy(_) => &self.metrics.busy,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.add(1);
     }
 }

@@ -95,7 +95,7 @@ impl Directory {
 
     /// Returns the principal of a token. Cost: one SHA-256 of the token.
     #[must_use]
-    pub fn of_token(&self, token: &str) -> Option<&Arc<Principal>> {
+    pub fn find_token(&self, token: &str) -> Option<&Arc<Principal>> {
         self.tokens.get(&hash_of_token(token))
     }
 

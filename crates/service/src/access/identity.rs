@@ -10,7 +10,6 @@ use chronolith_model::query::{Queryable, TenantSources};
 use chronolith_model::{QueryLimits, TenantId};
 
 use super::principal::{Denied, Principal};
-use super::scope::Scope;
 use super::union::TenantUnion;
 use super::view::Filtered;
 
@@ -79,15 +78,7 @@ impl Identity {
         if self.tenants.len() == 1 { Ok(&self.tenants[0]) } else { Err(SeveralTenants) }
     }
 
-    /// Checks that the principal has `scope`, for parts of a call that need more than the call itself.
-    ///
-    /// # Errors
-    /// [`Denied::Scope`].
-    pub fn check_scope(&self, scope: Scope) -> Result<(), Denied> {
-        self.principal.check_scope(scope)
-    }
-
-    /// Returns true if no other identity with the same tenants sees less than this one.
+    /// Returns true if the principal reads all series of the tenants.
     #[must_use]
     pub fn sees_all_series(&self) -> bool {
         self.principal.filter().is_none()

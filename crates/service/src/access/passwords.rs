@@ -1,10 +1,9 @@
-//! Passwords of users whose hashes are bcrypt's: verification on one thread at a time, and a cache of
-//! passwords that were right.
+//! Passwords of users whose hashes are bcrypt's: verification on one thread at a time.
 //!
 //! Invariants: bcrypt uses at most one core and never an async thread; at most [`QUEUE_COUNT_MAX`] logins
-//! wait for it. The cache has keyed digests of hash and password, never a password, so an entry is worth
-//! nothing once the hash of its user has changed. A user that does not exist costs as much as one that does.
-//! Not here: users and their hashes (the caller's table), answers to a refused login (`server`).
+//! wait for it. A user that does not exist costs as much as one that does.
+//! Not here: the cache (`right_passwords`), users and their hashes (the caller's table), answers to a
+//! refused login (`server`).
 
 #[cfg(test)]
 mod tests;
@@ -13,13 +12,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use chronolith_base::Rng;
-use hashlink::LruCache;
 use parking_lot::Mutex;
-use ring::hmac;
 use tokio::sync::Semaphore;
 
-/// Right passwords that are remembered, over all users.
-const CACHE_COUNT_MAX: usize = 4096;
+use super::right_passwords::RightPasswords;
+
 /// Logins that wait for bcrypt or run it. The last one of a full queue waits some seconds at the usual cost.
 pub const QUEUE_COUNT_MAX: usize = 64;
 /// Smallest and largest cost that bcrypt defines.
@@ -106,9 +103,7 @@ pub struct Busy;
 
 /// Verifies passwords and remembers right ones.
 pub struct Passwords {
-    /// Keyed digests of hash and password that belong together.
-    right: Mutex<LruCache<[u8; 32], ()>>,
-    key: hmac::Key,
+    right: RightPasswords,
     dummy: Mutex<BcryptHash>,
     /// Permits to wait or to run.
     queue: Semaphore,
@@ -120,13 +115,8 @@ impl Passwords {
     /// Makes an empty cache with a random key of its own.
     #[must_use]
     pub fn new(rng: &Rng) -> Passwords {
-        let mut key = [0u8; 32];
-        for part in key.chunks_mut(8) {
-            part.copy_from_slice(&rng.next_u64().to_le_bytes()[..part.len()]);
-        }
         Passwords {
-            right: Mutex::new(LruCache::new(CACHE_COUNT_MAX)),
-            key: hmac::Key::new(hmac::HMAC_SHA256, &key),
+            right: RightPasswords::new(rng),
             dummy: Mutex::new(BcryptHash::dummy(COST_DEFAULT)),
             queue: Semaphore::new(QUEUE_COUNT_MAX),
             worker: Arc::new(Semaphore::new(1)),
@@ -148,15 +138,15 @@ impl Passwords {
     /// [`Busy`], never for a remembered password.
     pub async fn is_right(&self, stored: Option<&BcryptHash>, password: &[u8]) -> Result<bool, Busy> {
         let hash = stored.cloned().unwrap_or_else(|| self.dummy.lock().clone());
-        let pair = self.digest(&hash, password);
-        if stored.is_some() && self.right.lock().get(&pair).is_some() {
+        let pair = self.right.digest(&hash.text, password);
+        if stored.is_some() && self.right.is_known(&pair) {
             return Ok(true);
         }
         let _waiting = self.queue.try_acquire().map_err(|_| Busy)?;
         // Neither semaphore is ever closed.
         let running = self.worker.clone().acquire_owned().await.map_err(|_| Busy)?;
         // Logins of the same user that waited together need one hash.
-        if stored.is_some() && self.right.lock().get(&pair).is_some() {
+        if stored.is_some() && self.right.is_known(&pair) {
             return Ok(true);
         }
         let password = password.to_vec();
@@ -169,20 +159,8 @@ impl Passwords {
         // The task fails only if the runtime stops.
         let is_right = tokio::task::spawn_blocking(verify).await.unwrap_or(false) && stored.is_some();
         if is_right {
-            self.right.lock().insert(pair, ());
+            self.right.remember(pair);
         }
         Ok(is_right)
-    }
-
-    /// Digest of hash and password. The key makes it useless to others, and lookups by it reveal no byte of a
-    /// password by their time.
-    fn digest(&self, hash: &BcryptHash, password: &[u8]) -> [u8; 32] {
-        let mut context = hmac::Context::with_key(&self.key);
-        context.update(&(hash.text.len() as u64).to_le_bytes());
-        context.update(hash.text.as_bytes());
-        context.update(password);
-        let mut out = [0u8; 32];
-        out.copy_from_slice(context.sign().as_ref());
-        out
     }
 }

@@ -88,12 +88,6 @@ impl Principal {
         &self.name
     }
 
-    /// Tenants that it may name.
-    #[must_use]
-    pub fn tenants(&self) -> &Tenants {
-        &self.tenants
-    }
-
     /// Series that it reads; `None`: all of its tenants.
     #[must_use]
     pub fn filter(&self) -> Option<&SeriesFilter> {

@@ -32,12 +32,6 @@ impl SeriesFilter {
         &self.text
     }
 
-    /// The matchers, all of which have to select a series.
-    #[must_use]
-    pub fn matchers(&self) -> &[Matcher] {
-        &self.matchers
-    }
-
     /// Returns true if a series with these labels may be read.
     #[must_use]
     pub fn selects(&self, labels: &Labels) -> bool {

@@ -20,7 +20,7 @@ use super::reply::InfluxError;
 use super::token;
 use crate::http::error::ApiError;
 use crate::http::params::Params;
-use crate::http::sender::{Proof, identity_of, proof_of};
+use crate::http::sender::{identity_of, is_logged_in};
 use crate::web::Web;
 
 /// Sender of a request.
@@ -93,10 +93,11 @@ impl Caller {
         params: &Params,
     ) -> Result<Caller, InfluxError> {
         let identity = identity_of(&parts.extensions).map_err(ApiError::from)?;
-        match proof_of(&parts.extensions) {
-            Proof::Directory => return Ok(Caller::Principal(identity.principal().clone())),
-            Proof::None if !web.service.options.influx.auth_enabled => return Ok(Caller::Anyone),
-            Proof::None => {}
+        if is_logged_in(&parts.extensions) {
+            return Ok(Caller::Principal(identity.principal().clone()));
+        }
+        if !web.service.options.influx.auth_enabled {
+            return Ok(Caller::Anyone);
         }
         let web = web.clone();
         let databases = databases.clone();

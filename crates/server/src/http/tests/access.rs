@@ -549,6 +549,7 @@ async fn each_statement_of_influxql_needs_its_scope() {
         ("SELECT * FROM m", &["reader", "writer", "cleaner", "admin", "some"]),
         ("SHOW SERIES", &["reader", "writer", "cleaner", "admin", "some"]),
         ("SELECT * INTO n FROM m", &["writer"]),
+        ("EXPLAIN ANALYZE SELECT * INTO n FROM m", &["writer"]),
         ("DELETE FROM m", &["cleaner", "admin"]),
         ("DROP SERIES FROM m", &["cleaner", "admin"]),
         ("SHOW USERS", &["admin"]),

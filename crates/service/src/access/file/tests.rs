@@ -22,8 +22,8 @@ fn an_entry_has_credentials_tenants_scopes_matchers_labels_and_an_end() {
     );
     let directory = parse(&text, true).expect("valid");
     assert_eq!(directory.principal_count(), 2);
-    let grafana = directory.of_token(TOKEN).expect("known");
-    assert!(directory.of_token("clt_other").is_none());
+    let grafana = directory.find_token(TOKEN).expect("known");
+    assert!(directory.find_token("clt_other").is_none());
     assert!(
         grafana.may(Scope::ReadMetrics) && grafana.may(Scope::Federate) && !grafana.may(Scope::WriteMetrics)
     );
@@ -70,5 +70,5 @@ fn a_wrong_entry_is_refused_by_name_and_line() {
 fn without_multitenancy_the_only_tenant_needs_no_name() {
     let text = format!("principals:\n- name: a\n  token_sha256: {}\n  scopes: [read]\n", hash_text(TOKEN));
     let directory = parse(&text, false).expect("valid");
-    assert!(directory.of_token(TOKEN).expect("known").may_name(&TenantId::anonymous()));
+    assert!(directory.find_token(TOKEN).expect("known").may_name(&TenantId::anonymous()));
 }
