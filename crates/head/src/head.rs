@@ -22,6 +22,7 @@ use crate::statistics::HeadStatistics;
 use crate::store_owners::StoreOwners;
 use crate::windows::HeadWindows;
 use crate::write::Writer;
+use crate::write::decode::DecodedSeries;
 use crate::write::delete::{DeleteProgress, DeleteStats};
 
 /// Calls of [`Head::reclaim_ids`] from finding free pages of ids to reusing them.
@@ -110,6 +111,22 @@ impl Head {
         batch: &WriteBatch,
     ) -> Result<(WriteOutcome, WalPosition), WriteError> {
         self.writer.append(store, limits, now_ms, batch)
+    }
+
+    /// Returns the series of a batch without storing them, checked by `limits` as [`Head::append`] does; the
+    /// outcome counts the rejects. Series ascend by labels, and of samples at one timestamp the policy of
+    /// `limits` keeps one. Cost: labels of each series are parsed, its samples copied and sorted.
+    ///
+    /// # Errors
+    /// [`WriteError`]: writes are refused.
+    pub fn decode(
+        &self,
+        store: &StoreId,
+        limits: &TenantLimits,
+        now_ms: i64,
+        batch: &WriteBatch,
+    ) -> Result<(Vec<DecodedSeries>, WriteOutcome), WriteError> {
+        self.writer.decode(store, limits, now_ms, batch)
     }
 
     /// Deletes the samples in `range` of the series of `store` that match all matchers of one of

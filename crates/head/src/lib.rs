@@ -46,6 +46,7 @@ pub use statistics::{
 pub use store_owners::StoreOwners;
 pub use texts::HeadTexts;
 pub use windows::HeadWindows;
+pub use write::decode::DecodedSeries;
 pub use write::delete::{DeleteProgress, DeleteStats};
 
 pub use chronolith_wal::{SyncMode, WalError, WalPosition, WalStats};

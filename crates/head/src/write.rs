@@ -4,6 +4,7 @@
 //! memory.
 
 mod batch;
+pub(crate) mod decode;
 pub(crate) mod delete;
 mod field_types;
 mod job;
@@ -28,6 +29,7 @@ use crate::memory_part::MemoryPart;
 use crate::options::{HeadOptions, WriteError};
 use crate::state::HeadState;
 use batch::{append_batch, count_outcome, find_known, leave_out};
+use decode::{DecodedSeries, decode};
 use delete::{DeleteProgress, DeleteStats, delete};
 use field_types::find_contested;
 use job::{AppendJob, AppendScratch, TimeBounds};
@@ -140,6 +142,18 @@ impl Writer {
         if pool.len() < SCRATCH_COUNT_MAX && scratch.heap_bytes() <= SCRATCH_BYTES_MAX {
             pool.push(scratch);
         }
+    }
+
+    /// Decodes a batch, see [`crate::Head::decode`].
+    pub(crate) fn decode(
+        &self,
+        store: &StoreId,
+        limits: &TenantLimits,
+        now_ms: i64,
+        batch: &WriteBatch,
+    ) -> Result<(Vec<DecodedSeries>, WriteOutcome), WriteError> {
+        let _open = self.gate.read();
+        decode(&self.state, store, limits, now_ms, batch)
     }
 
     /// Deletes samples, see [`crate::Head::delete`].

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use chronolith_block::BlockEntry;
 use chronolith_format::store_name;
-use chronolith_head::{DeleteProgress, HeadError};
+use chronolith_head::{DecodedSeries, DeleteProgress, HeadError};
 use chronolith_model::{Deletion, Matcher, ReadContext, Selector, StoreId, TimeRange};
 
 use crate::maintenance::compaction::rewrite::{Rewrite, Urgency};
@@ -34,6 +34,15 @@ pub(crate) struct AdminCounters {
     /// Blocks rewritten without their deleted samples because of a request.
     pub(crate) cleaned_blocks: MetricValue,
     pub(crate) snapshots: MetricValue,
+    /// Blocks of batches with a duplicate policy of their own.
+    own_policy_blocks: MetricValue,
+}
+
+impl AdminCounters {
+    /// Blocks of batches with a duplicate policy of their own.
+    pub(crate) fn own_policy_blocks(&self) -> f64 {
+        self.own_policy_blocks.as_f64()
+    }
 }
 
 /// Admin requests, see [`crate::Tsdb::admin`]. Each waits for maintenance to yield, and keeps it out until it
@@ -51,6 +60,23 @@ impl<'a> Admin<'a> {
         counters: &'a AdminCounters,
     ) -> Admin<'a> {
         Admin { storage, maintenance, counters }
+    }
+
+    /// Writes series to blocks that rank before all others of `store`: the samples win against stored and
+    /// later ones if the store keeps the first value, and lose if the last one wins. Returns when they are
+    /// durable and visible. Cost: one block per block range.
+    ///
+    /// # Errors
+    /// [`AdminError`]; samples of some block ranges may be stored.
+    pub(crate) fn write_own_policy(
+        &self,
+        store: &StoreId,
+        series: &[DecodedSeries],
+    ) -> Result<(), AdminError> {
+        let lock = self.lock()?;
+        let block_count = self.maintenance.flush_writer(&lock).write_own_policy(store, series)?;
+        self.counters.own_policy_blocks.add(block_count as u64);
+        Ok(())
     }
 
     /// Deletes the samples in `range`, in the unit of the tenant, of its series that match any of

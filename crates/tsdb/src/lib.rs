@@ -72,6 +72,6 @@ pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;
 pub use tenant_usage::{LimitUse, TenantSize};
 pub use tsdb::{
-    Applied, BucketJobs, Databases, MaintenanceStats, ReplayStats, Settings, Tsdb, TsdbReader,
-    TsdbStatistics, TsdbStats, WalJobs,
+    Applied, BucketJobs, Databases, MaintenanceStats, OwnPolicyError, ReplayStats, Settings, Tsdb,
+    TsdbReader, TsdbStatistics, TsdbStats, WalJobs,
 };

@@ -7,6 +7,7 @@
 
 mod bucket_jobs;
 mod databases;
+mod own_policy;
 mod reader;
 mod settings;
 mod statistics;
@@ -21,7 +22,9 @@ use chronolith_base::disk::LockGuard;
 use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError};
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
-use chronolith_model::{Queryable, StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome};
+use chronolith_model::{
+    DuplicatePolicy, Queryable, StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome,
+};
 
 use crate::admin::snapshot::remove_incomplete;
 use crate::admin::{Admin, AdminCounters};
@@ -47,6 +50,8 @@ use crate::storage::{SideStores, Storage};
 use crate::upload::Uploads;
 pub use bucket_jobs::BucketJobs;
 pub use databases::Databases;
+pub use own_policy::OwnPolicyError;
+use own_policy::OwnPolicyWriter;
 pub use reader::TsdbReader;
 pub use settings::Settings;
 pub use statistics::TsdbStatistics;
@@ -178,6 +183,35 @@ impl Tsdb {
     /// As [`Tsdb::append`].
     pub fn apply(&self, store: &StoreId, batch: &WriteBatch) -> Result<Applied, WriteError> {
         self.apply_of(store, batch, Writer::Client)
+    }
+
+    /// Stores a batch under `duplicates`: against stored samples of equal timestamps it wins under
+    /// [`DuplicatePolicy::LastWins`] and loses under [`DuplicatePolicy::KeepFirst`]. Later samples meet it
+    /// under their own policy. Blocks the thread; waits for a running compaction to yield.
+    ///
+    /// Cost: as [`Tsdb::append`] under the policy of the store. Under the other one the batch becomes a block
+    /// per block range (about ten files and three syncs), which compaction merges: for many samples at once.
+    ///
+    /// # Errors
+    /// [`OwnPolicyError`]. Rejected samples are no error: see the outcome. A sample that another one beats is
+    /// no reject: it is compared when it is read.
+    pub fn append_with_policy(
+        &self,
+        store: &StoreId,
+        batch: &WriteBatch,
+        duplicates: DuplicatePolicy,
+    ) -> Result<WriteOutcome, OwnPolicyError> {
+        let limits = self.storage.limits_of(store);
+        if duplicates == limits.duplicates {
+            return Ok(self.append(store, batch)?);
+        }
+        let writer = OwnPolicyWriter {
+            storage: &self.storage,
+            admin: self.admin(),
+            ingestion_rates: &self.ingestion_rates,
+            exemplars: &self.exemplars,
+        };
+        writer.append(store, batch, &TenantLimits { duplicates, ..limits })
     }
 
     /// Returns the earliest time in milliseconds that others than continuous queries have written since a

@@ -151,7 +151,7 @@ fn publish(job: &AppendJob<'_>, scratch: &mut AppendScratch, empty_len: usize) {
 
 /// Checks sorted labels, which may be reserved ones if the protocol is typed; returns those that are not
 /// empty.
-fn check_labels<'a>(
+pub(super) fn check_labels<'a>(
     builder: &'a LabelsBuilder,
     limits: &TenantLimits,
     is_typed: bool,

@@ -4,6 +4,7 @@
 //! together. A window that fails is retried alone, and a checkpoint follows each batch.
 //! Not here: which windows are due (`plan`, `resting`), writing blocks (`writer`).
 
+mod own_policy;
 pub(in crate::maintenance) mod plan;
 mod resting;
 pub(crate) mod writer;

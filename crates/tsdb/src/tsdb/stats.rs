@@ -187,6 +187,11 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
             "Blocks rewritten without their deleted samples.",
             sources.admin.cleaned_blocks.as_f64(),
         ),
+        counter(
+            "own_policy_blocks_total",
+            "Blocks of batches whose duplicate policy is not the one of their store.",
+            sources.admin.own_policy_blocks(),
+        ),
         counter("snapshots_total", "Snapshots written.", sources.admin.snapshots.as_f64()),
         gauge("exemplars", "Exemplars in memory.", sources.exemplars.len() as f64),
     ]);

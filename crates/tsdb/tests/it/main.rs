@@ -38,6 +38,7 @@ mod metric_disk;
 mod model;
 mod nanoseconds;
 mod open_files;
+mod own_policy;
 mod policy;
 mod retention;
 mod rollups;

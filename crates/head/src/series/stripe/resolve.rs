@@ -28,7 +28,7 @@ impl Arrivals {
         &self.samples
     }
 
-    pub(super) fn into_samples(self) -> Columns {
+    pub(crate) fn into_samples(self) -> Columns {
         self.samples
     }
 

@@ -68,6 +68,10 @@ impl<'a> FlushWriter<'a> {
         FlushWriter { storage, counters }
     }
 
+    pub(super) fn storage(&self) -> &'a Storage {
+        self.storage
+    }
+
     /// Flushes the windows of each store in each of its ranges to one block, in their order. The first blocks
     /// of up to [`STORES_PER_SYNC`] stores are synced together, then the second ones, and so on.
     ///
@@ -207,7 +211,7 @@ impl<'a> FlushWriter<'a> {
 
     /// Opens a published block. If that fails the block is removed: the head keeps its samples for the retry,
     /// and a deletion in between would not know of the block.
-    fn open_published(
+    pub(super) fn open_published(
         &self,
         blocks: &TenantBlocks,
         ulid: Ulid,
