@@ -136,8 +136,11 @@ impl Guard {
             Access::Logins => Arc::new(Principal::nobody()),
         };
         principal.check_scope(self.scope).map_err(Refused::Denied)?;
-        if self.shows == Shows::AllSeries {
+        if matches!(self.shows, Shows::AllSeries | Shows::WholeServer) {
             principal.check_unfiltered().map_err(Refused::Denied)?;
+        }
+        if self.shows == Shows::WholeServer && self.web.service.options.multitenancy {
+            principal.check_all_tenants().map_err(Refused::Denied)?;
         }
         let identity = match named.and_then(|tenants| self.tenants(tenants, &principal)) {
             Ok(tenants) => Ok(Identity::new(principal, tenants).map_err(Refused::Denied)?),

@@ -83,9 +83,12 @@ pub(super) enum Shows {
     SeriesOfTenant,
     /// No series: the request is about one tenant, or about none.
     NoSeries,
-    /// All series of a tenant or of the server, be it as counts or texts. A principal that reads some series
-    /// alone may not ask.
+    /// All series of one tenant, be it as counts or texts. A principal that reads some series alone may not
+    /// ask.
     AllSeries,
+    /// Anything of all tenants or of the server. With several tenants only a principal of all of them may
+    /// ask.
+    WholeServer,
 }
 
 /// Makes the method router of a handler, for these methods.

@@ -16,6 +16,7 @@ mod read_only;
 mod search;
 mod sources;
 mod targets;
+mod tenants_apart;
 mod tsdb_status;
 
 use std::sync::{Arc, LazyLock};

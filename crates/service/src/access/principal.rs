@@ -168,6 +168,17 @@ impl Principal {
             Some(_) => Err(Denied::Filtered { principal: self.name.clone() }),
         }
     }
+
+    /// Checks a call about all tenants at once, or about the server.
+    ///
+    /// # Errors
+    /// [`Denied::SomeTenants`] for a principal that has some tenants alone.
+    pub fn check_all_tenants(&self) -> Result<(), Denied> {
+        match &self.tenants {
+            Tenants::All => Ok(()),
+            Tenants::Only(_) => Err(Denied::SomeTenants { principal: self.name.clone() }),
+        }
+    }
 }
 
 /// Reason why a principal's call is not carried out.
@@ -188,6 +199,12 @@ pub enum Denied {
         principal: Arc<str>,
         /// Tenant that the call names.
         tenant: TenantId,
+    },
+    /// The call is about all tenants or the server.
+    #[error("{principal:?} may not ask for this: it is about the whole server, which needs tenants: '*'")]
+    SomeTenants {
+        /// Name of the principal.
+        principal: Arc<str>,
     },
     /// The answer could have series that the principal may not read.
     #[error("{principal:?} may not ask for this: it reads some series alone, and this answer is about all")]

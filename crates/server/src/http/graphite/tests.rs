@@ -140,10 +140,10 @@ async fn targets_are_rendered_as_graphite_web_does() {
 async fn requests_that_cannot_be_answered_are_refused_with_the_reason() {
     let server = with_points().await;
     for (query, text) in [
-        ("target=nosuch(a)", "unknown function: nosuch"),
-        ("target=a&from=x", "from or until"),
+        ("target=nosuch(a)&format=json", "unknown function: nosuch"),
+        ("target=a&from=x&format=json", "from or until"),
         ("target=a&format=pdf", "unknown format \"pdf\""),
-        ("target=a&maxDataPoints=x", "maxDataPoints"),
+        ("target=a&maxDataPoints=x&format=json", "maxDataPoints"),
     ] {
         let answer = server.get(&format!("/render?{query}")).await;
         assert_eq!(answer.status.as_u16(), 400, "{query}");

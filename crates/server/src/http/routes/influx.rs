@@ -115,7 +115,7 @@ pub(super) const ROUTES: &[Route] = &[
         .cors()
         .details("200 if reads and writes are answered, else 503"),
     Route::new(&["/debug/vars"], "counters as JSON, for Telegraf's input influxdb")
-        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(influx::vars::vars))
+        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(influx::vars::vars))
         .takes("@tenant")
         .answers(Answer::PlainJson)
         .details("counters as JSON, for Telegraf's input `influxdb`"),

@@ -18,7 +18,7 @@ pub(super) const ROUTES: &[Route] = &[
         .errors(ErrorForm::Text)
         .details("200; 503 with the progress while it starts, or while it stops"),
     Route::new(&["/-/reload"], "reads the settings file again")
-        .on(Methods::PostPut, Scope::Admin, Shows::AllSeries, Effect::Controls, handler!(lifecycle::reload))
+        .on(Methods::PostPut, Scope::Admin, Shows::WholeServer, Effect::Controls, handler!(lifecycle::reload))
         .answers(Answer::Text)
         .errors(ErrorForm::Text)
         .details("reads the settings file again; needs `--web.enable-lifecycle`"),
@@ -53,7 +53,7 @@ pub(super) const ROUTES: &[Route] = &[
         .body(RequestBody::Form)
         .details("a copy by hard links; `skip_head`"),
     Route::new(&["/api/v1/admin/tsdb/compaction"], "pauses or resumes compaction")
-        .on(Methods::PostPut, Scope::Admin, Shows::AllSeries, Effect::Changes, handler!(admin::compaction))
+        .on(Methods::PostPut, Scope::Admin, Shows::WholeServer, Effect::Changes, handler!(admin::compaction))
         .takes("paused!")
         .body(RequestBody::Form)
         .details("`paused=true` or `false`"),

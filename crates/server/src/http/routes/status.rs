@@ -38,7 +38,7 @@ pub(super) const ROUTES: &[Route] = &[
                   `location` (local, bucket, both)",
         ),
     Route::new(&["/api/v1/status/tenants"], "tenants with counters, sizes and use of limits")
-        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(activity::tenants::tenants))
+        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(activity::tenants::tenants))
         .takes("limit sort @tenant")
         .details(
             "lists all tenants with counters, sizes and use of limits and needs no tenant; `stored` \
@@ -66,29 +66,29 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/api/v1/status/storage"], "blocks, WAL, maintenance, notes of the last replay").on(
         Methods::Get,
         Scope::ReadStatus,
-        Shows::AllSeries,
+        Shows::WholeServer,
         Effect::Reads,
         handler!(status::storage),
     ),
     Route::new(&["/api/v1/status/memory"], "memory by consumer").on(
         Methods::Get,
         Scope::ReadStatus,
-        Shows::AllSeries,
+        Shows::WholeServer,
         Effect::Reads,
         handler!(status::memory),
     ),
     Route::new(&["/api/v1/status/bucket"], "blocks, cache, requests and uploads of the bucket")
-        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(bucket_status::bucket))
+        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(bucket_status::bucket))
         .details("blocks, cache, requests and uploads of the bucket; null without one"),
     Route::new(&["/api/v1/status/flags"], "settings as text").on(
         Methods::Get,
         Scope::ReadStatus,
-        Shows::AllSeries,
+        Shows::WholeServer,
         Effect::Reads,
         handler!(status::flags),
     ),
     Route::new(&["/api/v1/status/settings"], "settings with value, default and origin")
-        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(status::settings))
+        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(status::settings))
         .details(
             "returns all settings with value, default and origin (`default`, `flag`, `environment \
                   variable NAME`, `FILE:LINE`); not Prometheus's",
@@ -96,12 +96,12 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/api/v1/status/config"], "settings as YAML, limits of tenants included").on(
         Methods::Get,
         Scope::ReadStatus,
-        Shows::AllSeries,
+        Shows::WholeServer,
         Effect::Reads,
         handler!(status::config),
     ),
     Route::new(&["/api/v1/status/self_metrics"], "own metrics as JSON")
-        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(self_metrics::self_metrics))
+        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(self_metrics::self_metrics))
         .takes("metric_name_pattern")
         .details(
             "returns the metrics of `/metrics` as JSON, in the fields of Prometheus's protobuf \
@@ -115,10 +115,10 @@ pub(super) const ROUTES: &[Route] = &[
         handler!(status::replay),
     ),
     Route::new(&["/api/v1/status/active_queries"], "running queries")
-        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(active::list))
+        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(active::list))
         .details("running queries of all languages and the self-scrape: id, tenant, language, text, age, memory, series, samples"),
     Route::new(&["/api/v1/status/active_queries/kill"], "ends a running query")
-        .on(Methods::Post, Scope::Admin, Shows::AllSeries, Effect::Controls, handler!(active::kill))
+        .on(Methods::Post, Scope::Admin, Shows::WholeServer, Effect::Controls, handler!(active::kill))
         .takes("id!")
         .body(RequestBody::Form)
         .details("ends the query `id`; its client gets 422"),
@@ -135,7 +135,7 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(Answer::Yaml)
         .details("returns a description of all routes, OpenAPI 3.1; 3.2 with `openapi_version=3.2`"),
     Route::new(&["/metrics"], "own metrics; takes metrics 2.0 as JSON")
-        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(lifecycle::metrics))
+        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(lifecycle::metrics))
         .on(Methods::Post, Scope::WriteMetrics, Shows::NoSeries, Effect::Changes, handler!(graphite::write_metrics))
         .body(RequestBody::Json)
         .answers(Answer::Exposition)

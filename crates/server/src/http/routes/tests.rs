@@ -16,7 +16,7 @@ use super::table;
 use crate::http::access::Access;
 use crate::http::router_with;
 use crate::http::routing::table::PROMETHEUS_API;
-use crate::http::routing::{Effect, ErrorForm, Operation, Route, Tag};
+use crate::http::routing::{Effect, ErrorForm, Operation, Route, Shows, Tag};
 use crate::http::tests::{Answer as Sent, Fixture, NOW_MS};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"];
@@ -197,9 +197,12 @@ async fn a_principal_names_its_tenants_alone() {
             for (tenant, is_own) in [("a", true), ("b", false), ("A", false)] {
                 let headers = [("x-scope-orgid", tenant)];
                 let answer = send(&router, request(method, &concrete(path), &headers)).await;
+                // Own tenants are not enough for the whole server.
+                let is_whole = operation.shows == Shows::WholeServer && operation.scope != Scope::Public;
                 let is_denied = answer.text.contains(&format!("may not name tenant \"{tenant}\""))
-                    || answer.text.contains(&format!("may not name tenant \\\"{tenant}\\\""));
-                let want = !is_own && operation.scope != Scope::Public && *method != "HEAD";
+                    || answer.text.contains(&format!("may not name tenant \\\"{tenant}\\\""))
+                    || is_whole && answer.text.contains("may not ask for this: it is about the whole server");
+                let want = (is_whole || !is_own) && operation.scope != Scope::Public && *method != "HEAD";
                 assert_eq!(is_denied, want, "{method} {path} as {tenant}: {}", answer.text);
                 assert!(!is_denied || answer.status == StatusCode::FORBIDDEN, "{method} {path}");
             }

@@ -21,7 +21,7 @@ use crate::http::routes::table;
 const ACCESS_FILE: &str = "/config/access.yml";
 
 /// An entry of an access file with a token of the same name.
-fn entry(name: &str, rest: &str) -> String {
+pub(super) fn entry(name: &str, rest: &str) -> String {
     let hash: String = hash_of_token(name).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("- name: {name}\n  token_sha256: {hash}\n{rest}")
 }
@@ -35,7 +35,7 @@ fn write_file(server: &Fixture, entries: &[String]) {
 }
 
 /// A server with an access file, open.
-fn guarded(multitenancy: bool, entries: &[String]) -> Fixture {
+pub(super) fn guarded(multitenancy: bool, entries: &[String]) -> Fixture {
     let server = Fixture::with(|options| {
         options.service.multitenancy = multitenancy;
         options.service.access.file = Some(ACCESS_FILE.into());
@@ -47,7 +47,7 @@ fn guarded(multitenancy: bool, entries: &[String]) -> Fixture {
     server.open()
 }
 
-async fn send(server: &Fixture, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+pub(super) async fn send(server: &Fixture, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
     let path = path.replace('{', "%7B").replace('}', "%7D").replace('"', "%22").replace('|', "%7C");
     let request = Request::builder().method(method).uri(path);
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -60,7 +60,7 @@ async fn get(server: &Fixture, token: &str, path: &str) -> Answer {
 }
 
 /// A path of a request for a path of a row: `x` for each parameter.
-fn concrete(path: &str) -> String {
+pub(super) fn concrete(path: &str) -> String {
     path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect::<Vec<_>>().join("/")
 }
 
@@ -338,7 +338,7 @@ async fn fill(server: &Fixture, is_held: impl Fn(Pairs<'_>) -> bool) {
 }
 
 /// Reads of all languages.
-fn reads() -> Vec<String> {
+pub(super) fn reads() -> Vec<String> {
     let time = NOW_MS / 1000;
     let window = format!("start={}&end={time}&step=30", time - 120);
     [
@@ -388,10 +388,10 @@ fn reads() -> Vec<String> {
 }
 
 /// Small random numbers from a seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
     }
@@ -410,6 +410,14 @@ impl Random {
     }
 }
 
+/// Sets of matchers; a campaign has 200.
+const SET_COUNT: usize = 25;
+
+/// Number that the variable `name` of the environment has, for campaigns; else `usual`.
+pub(super) fn count_of(name: &str, usual: usize) -> usize {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+}
+
 /// Compares the answers to a principal with matchers with answers of a server that has these series alone.
 #[tokio::test]
 async fn a_filtered_principal_sees_a_server_with_its_series_alone() {
@@ -421,7 +429,7 @@ async fn a_filtered_principal_sees_a_server_with_its_series_alone() {
         fill(&server, |_| true).await;
         server
     };
-    for _ in 0..25 {
+    for _ in 0..count_of("CHRONOLITH_ACCESS_SETS", SET_COUNT) {
         let filter = random.filter();
         let matchers = parse_metric_selector(&filter).expect("a selector");
         hidden_count += SERIES.iter().filter(|pairs| !selects(&matchers, pairs)).count();

@@ -242,7 +242,7 @@ async fn a_plan_is_refused_as_the_request() {
     ];
     for (query, status, text) in table {
         let plan = server.get(&format!("/showplan?{query}")).await;
-        let answer = server.get(&format!("/render?{query}")).await;
+        let answer = server.get(&format!("/render?{query}&format=json")).await;
         assert_eq!((plan.status, &plan.text), (answer.status, &answer.text), "{query}");
         assert_eq!(plan.status.as_u16(), status, "{query}: {}", plan.text);
         assert!(plan.text.contains(text), "{query}: {}", plan.text);
