@@ -5,6 +5,7 @@ Times on a shared machine cannot resolve one percent. Each build runs below `val
 while a case runs; both do the same work, one after the other, or at the same time with --parallel."""
 import argparse
 import ctypes
+import hashlib
 import json
 import os
 import random
@@ -169,9 +170,25 @@ def queries(first_ms, steps):
     ]
 
 
-def measure(binary, now_ms, args, figures):
+def access_file(path, count):
+    """Writes an access file with so many principals; the token of the last one is its name."""
+    with open(path, "w") as file:
+        file.write("principals:\n")
+        for i in range(count):
+            token = hashlib.sha256(b"sender%d" % i).hexdigest()
+            file.write("- {name: sender%d, token_sha256: %s, tenants: '*', scopes: [read, write, admin]}\n" % (i, token))
+    return "sender%d" % (count - 1)
+
+
+def measure(binary, now_ms, args, principals, figures):
     with tempfile.TemporaryDirectory(dir=args.dir) as directory:
-        server = Server(binary, directory, args.server_flag)
+        flags, headers = list(args.server_flag), {}
+        if principals:
+            path = os.path.join(directory, "access.yml")
+            headers = {"Authorization": "Bearer " + access_file(path, principals)}
+            flags.append("--access.file=" + path)
+        server = Server(binary, directory, flags)
+        server.client.headers.update(headers)
         try:
             run_cases(server, binary, now_ms, args, figures)
         except (OSError, ValueError, SystemExit) as error:
@@ -238,11 +255,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="counted requests per query")
     parser.add_argument("--parallel", action="store_true", help="both builds at the same time")
     parser.add_argument("--server-flag", action="append", default=[], help="a flag of both servers, such as --block-encoding=prometheus")
+    parser.add_argument("--principals", type=int, default=0, help="the second server has an access file with so many, and its client a token")
     parser.add_argument("--dir", help="where data directories go")
     args = parser.parse_args()
     now_ms = int(time.time() * 1000)
     found = [{}, {}]
-    threads = [threading.Thread(target=measure, args=(binary, now_ms, args, figures)) for binary, figures in zip((args.base, args.head), found)]
+    builds = zip((args.base, args.head), (0, args.principals), found)
+    threads = [threading.Thread(target=measure, args=(binary, now_ms, args, principals, figures)) for binary, principals, figures in builds]
     for thread in threads:
         thread.start()
         if not args.parallel:
