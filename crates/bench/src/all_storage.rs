@@ -2,11 +2,12 @@
 //! with parameters under which all of them take about half an hour.
 //! Invariants: one that fails does not keep the others from running, but the whole fails.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
+
+use crate::driver::{Benchmark, Run};
 
 /// Name and flags of each. The order puts those that need a quiet machine last: others may still be winding
 /// down.
@@ -23,38 +24,25 @@ pub(crate) struct Options {
     /// Hand `--quick` to each: shows that they work, in about eight minutes.
     #[arg(long)]
     quick: bool,
-    /// Directory of the reports (default: bench/results).
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Parent of the data directories (default: the directory for temporary files). Its disk affects the
-    /// results.
-    #[arg(long)]
-    data: Option<PathBuf>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let program = std::env::current_exe()?;
-    let mut failed = Vec::new();
-    for (name, flags) in BENCHES {
-        println!("\n=== {name} {}", flags.join(" "));
-        let start = Instant::now();
-        let mut command = Command::new(&program);
-        command.arg(name).args(flags);
-        for (flag, path) in [("--out", &options.out), ("--data", &options.data)] {
-            if let Some(path) = path {
-                command.arg(flag).arg(path);
+impl Benchmark for Options {
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let program = std::env::current_exe()?;
+        for (name, flags) in BENCHES {
+            println!("\n=== {name} {}", flags.join(" "));
+            let start = Instant::now();
+            let mut command = Command::new(&program);
+            command.arg(name).args(flags).arg("--out").arg(run.out()).arg("--data").arg(run.data());
+            if self.quick {
+                command.arg("--quick");
             }
+            let status = command.status().with_context(|| program.display().to_string())?;
+            println!("=== {name}: {status} after {:.0} s", start.elapsed().as_secs_f64());
+            run.keep(name, if status.success() { Ok(()) } else { Err(anyhow!("{status}")) });
         }
-        if options.quick {
-            command.arg("--quick");
-        }
-        let status = command.status().with_context(|| program.display().to_string())?;
-        println!("=== {name}: {status} after {:.0} s", start.elapsed().as_secs_f64());
-        if !status.success() {
-            failed.push(name);
-        }
+        Ok(())
     }
-    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
 }
 
 #[cfg(test)]

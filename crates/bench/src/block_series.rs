@@ -12,14 +12,14 @@ mod shape;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use chronolith_base::Env;
 use chronolith_model::BlockEncoding;
 
-use crate::options::ReportDirectory;
-use crate::report::{Bound, Report, Table, Target};
+use crate::driver::{Benchmark, Run};
+use crate::report::Table;
 use content::Content;
-use measure::{Figures, Mode, Run, World};
+use measure::{Cell, Figures, Mode, World};
 use shape::Shape;
 
 #[derive(clap::Args)]
@@ -42,8 +42,6 @@ pub(crate) struct Options {
     /// Directory for the bucket; removed afterwards.
     #[arg(long, default_value = "target/block-series")]
     dir: PathBuf,
-    #[command(flatten)]
-    out: ReportDirectory,
 }
 
 /// Targets of one mode: ms per operation at one worker and at more, unsharded and sharded, and allocations.
@@ -77,32 +75,23 @@ const fn aims(mode: Mode, unsharded_ms: Times, sharded_ms: Times, allocations: f
     Aims { mode, unsharded_ms, sharded_ms, allocations }
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.operations > 0 && options.rounds > 0, "operations and rounds must be above 0");
-    let mut report = Report {
-        name: "block-series".to_owned(),
-        kinds: Vec::new(),
-        notes: vec![
+impl Benchmark for Options {
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(self.operations > 0 && self.rounds > 0, "operations and rounds must be above 0");
+        run.note(
             "Mimir's best, quoted: unsharded 6.52 ms at one worker, 3.50 ms at more, 1500 allocations; sharded \
-             1.51 ms, 1.00 ms, 750 allocations; it fetches 1.95 (sharded 3.8) bytes for a byte returned"
-                .to_owned(),
-            format!("{} operations a cell, best of {} rounds", options.operations, options.rounds),
-        ],
-        tables: Vec::new(),
-        targets: Vec::new(),
-    };
-    for (name, encoding) in [("xor", BlockEncoding::Prometheus), ("dense", BlockEncoding::Dense)] {
-        if !options.blocks.iter().any(|wanted| wanted == name) {
-            continue;
+             1.51 ms, 1.00 ms, 750 allocations; it fetches 1.95 (sharded 3.8) bytes for a byte returned",
+        );
+        run.note(format!("{} operations a cell, best of {} rounds", self.operations, self.rounds));
+        for (name, encoding) in [("xor", BlockEncoding::Prometheus), ("dense", BlockEncoding::Dense)] {
+            if self.blocks.iter().any(|wanted| wanted == name) {
+                run.with_directory(Some(&self.dir.join(name)), |run, dir| {
+                    measure_block(self, name, encoding, dir, run)
+                })?;
+            }
         }
-        let dir = options.dir.join(name);
-        // Left by a run that was interrupted.
-        let _ = std::fs::remove_dir_all(&dir);
-        let measured = measure_block(options, name, encoding, &dir, &mut report);
-        std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
-        measured?;
+        Ok(())
     }
-    report.write(&options.out)
 }
 
 /// Measures all cells over one block.
@@ -111,10 +100,10 @@ fn measure_block(
     name: &str,
     encoding: BlockEncoding,
     dir: &Path,
-    report: &mut Report,
+    run: &mut Run,
 ) -> Result<()> {
     let content = Content::write(&Env::real(), dir, encoding)?;
-    report.notes.push(format!("{name} block: {:.2} MB of chunks", content.chunks_bytes() as f64 / 1e6));
+    run.note(format!("{name} block: {:.2} MB of chunks", content.chunks_bytes() as f64 / 1e6));
     let columns = [
         "ms/op",
         "CPU ms/op",
@@ -132,35 +121,34 @@ fn measure_block(
         let world = World::open(dir, aims.mode)?;
         for shape in [Shape::Unsharded, Shape::Sharded] {
             for &worker_count in &options.workers {
-                let run = Run { shape, worker_count, operation_count: options.operations };
+                let cell = Cell { shape, worker_count, operation_count: options.operations };
                 let mut best: Option<Figures> = None;
                 for _ in 0..options.rounds {
-                    let figures = world.measure(&content, run)?;
+                    let figures = world.measure(&content, cell)?;
                     best = Some(best.map_or(figures, |best| best.faster(figures)));
                 }
                 let Some(figures) = best else { continue };
                 let label = format!("{}, {}, C={worker_count}", aims.mode.name(), shape.name());
                 table.row(&label, 3, figures.cells());
-                add_targets(&aims, run, &figures, &format!("{name}: {label}"), report);
+                add_targets(&aims, cell, &figures, &format!("{name}: {label}"), run);
             }
         }
     }
-    report.tables.push(table);
+    run.table(table);
     Ok(())
 }
 
-fn add_targets(aims: &Aims, run: Run, figures: &Figures, label: &str, report: &mut Report) {
-    let times = match run.shape {
+fn add_targets(aims: &Aims, cell: Cell, figures: &Figures, label: &str, run: &mut Run) {
+    let times = match cell.shape {
         Shape::Unsharded => aims.unsharded_ms,
         Shape::Sharded => aims.sharded_ms,
     };
-    let aim_ms = if run.worker_count == 1 { times.one } else { times.more };
-    let mut add = |what: &str, found: f64, most: f64| {
-        report.targets.push(Target::new(format!("{label}: {what}"), found, Bound::AtMost(most)));
-    };
-    add("ms/op", figures.ms, aim_ms * MUST_FACTOR);
-    if run.worker_count == 1 {
-        add("allocations/op", figures.allocations, aims.allocations * MUST_FACTOR);
-        add("fetched/returned", figures.fetched_per_returned, FETCHED_PER_RETURNED_MAX);
+    let aim_ms = if cell.worker_count == 1 { times.one } else { times.more };
+    run.at_most(format!("{label}: ms/op"), figures.ms, aim_ms * MUST_FACTOR);
+    if cell.worker_count == 1 {
+        let allocations_max = aims.allocations * MUST_FACTOR;
+        run.at_most(format!("{label}: allocations/op"), figures.allocations, allocations_max);
+        let fetched = figures.fetched_per_returned;
+        run.at_most(format!("{label}: fetched/returned"), fetched, FETCHED_PER_RETURNED_MAX);
     }
 }

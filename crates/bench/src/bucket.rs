@@ -16,7 +16,7 @@ mod tenants;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use chronolith_base::{Clock, Env, SystemClock};
 use chronolith_model::TimeRange;
 
@@ -25,8 +25,7 @@ use self::content::{DAY_MS, Shape, dense_metric, write_block};
 use self::gateway::Gateway;
 use self::neighbours::Neighbours;
 use self::proxy::{Distance, Proxy};
-use crate::options::ReportDirectory;
-use crate::report::Report;
+use crate::driver::{Benchmark, Run};
 use crate::server::{Kind, Server, Setup};
 
 const DAY_TENANT: &str = "day";
@@ -63,8 +62,6 @@ pub(crate) struct Options {
     /// Directory for blocks and buckets; removed afterwards.
     #[arg(long, default_value = "target/bench-bucket")]
     dir: PathBuf,
-    #[command(flatten)]
-    out: ReportDirectory,
 }
 
 impl Options {
@@ -79,42 +76,34 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    // Left by a run that was interrupted.
-    let _ = std::fs::remove_dir_all(&options.dir);
-    std::fs::create_dir_all(&options.dir)?;
-    let work = options.dir.canonicalize()?;
-    let measured = measure(options, &work);
-    std::fs::remove_dir_all(&work).with_context(|| work.display().to_string())?;
-    measured
-}
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        Ok(vec![Kind::Chronolith])
+    }
 
-fn measure(options: &Options, work: &Path) -> Result<()> {
-    // The end of the last whole day.
-    let end_ms = SystemClock::new().now_ms() / DAY_MS * DAY_MS;
-    let mut report = Report {
-        name: "bucket".to_owned(),
-        kinds: vec![Kind::Chronolith],
-        notes: vec![format!(
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        run.note(format!(
             "proxy: {} ms per request, {} MB/s per connection; medians of {} runs, each a process of its own; \
              day: a block of 24 h with 1,000,000 series, of which the 1000 of the metric that is queried have a \
              sample every 15 s, the others every hour; year: {YEAR_BLOCKS} blocks of {BLOCK_DAYS} days",
-            options.delay_ms, options.bandwidth, options.repeats
-        )],
-        tables: Vec::new(),
-        targets: Vec::new(),
-    };
-    if options.has("tenants") {
-        tenants::measure(work, end_ms, options.repeats, &mut report)?;
+            self.delay_ms, self.bandwidth, self.repeats
+        ));
+        // The end of the last whole day.
+        let end_ms = SystemClock::new().now_ms() / DAY_MS * DAY_MS;
+        run.with_directory(Some(&self.dir), |run, work| {
+            if self.has("tenants") {
+                tenants::measure(work, end_ms, self.repeats, run)?;
+            }
+            if ["queries", "scan", "neighbours"].iter().any(|part| self.has(part)) {
+                measure_gateway(self, work, end_ms, run)?;
+            }
+            Ok(())
+        })
     }
-    if ["queries", "scan", "neighbours"].iter().any(|part| options.has(part)) {
-        measure_gateway(options, work, end_ms, &mut report)?;
-    }
-    report.write(&options.out)
 }
 
 /// Measures the parts over an S3 server.
-fn measure_gateway(options: &Options, work: &Path, end_ms: i64, report: &mut Report) -> Result<()> {
+fn measure_gateway(options: &Options, work: &Path, end_ms: i64, run: &mut Run) -> Result<()> {
     let gateway = Gateway::start(&options.gateway_program()?, &work.join("gateway"))?;
     let blocks = work.join("blocks");
     fill(options, &gateway, &blocks, end_ms)?;
@@ -123,10 +112,10 @@ fn measure_gateway(options: &Options, work: &Path, end_ms: i64, report: &mut Rep
     if options.has("queries") {
         let proxy = Proxy::start(gateway.port, distance)?;
         let local = local_server(work, &blocks)?;
-        cold::measure(&cases(end_ms), &proxy, &local, work, options.repeats, report)?;
+        cold::measure(&cases(end_ms), &proxy, &local, work, options.repeats, run)?;
     }
     if options.has("scan") {
-        scan::measure(&gateway, SCAN_TENANT, options.repeats, report)?;
+        scan::measure(&gateway, SCAN_TENANT, options.repeats, run)?;
     }
     if options.has("neighbours") {
         let year_ms = YEAR_BLOCKS * BLOCK_DAYS * DAY_MS;
@@ -139,7 +128,7 @@ fn measure_gateway(options: &Options, work: &Path, end_ms: i64, report: &mut Rep
             end_ms,
             phase: Duration::from_secs(options.seconds),
         };
-        neighbours.measure(&gateway, work, report)?;
+        neighbours.measure(&gateway, work, run)?;
     }
     Ok(())
 }
@@ -170,13 +159,11 @@ fn fill(options: &Options, gateway: &Gateway, blocks: &Path, end_ms: i64) -> Res
 
 /// A server that has the blocks locally.
 fn local_server(work: &Path, blocks: &Path) -> Result<Server> {
-    let flags = ["--multitenancy=true", "--self-scrape=off", "--compaction-size=0"].map(str::to_owned);
-    let setup = Setup { flags: flags.to_vec(), ..Setup::default() };
-    let mut server = Server::start_with(Kind::Chronolith, work, setup)?;
+    let flags = ["--multitenancy=true", "--self-scrape=off", "--compaction-size=0"];
+    let mut server = Server::start(Kind::Chronolith, work, Setup::new(0).own_flags(flags))?;
     server.stop()?;
     tenants::link_tree(blocks, &server.data_dir().join("tenants"))?;
-    server.exec_again()?;
-    server.wait_ready_within(Duration::from_secs(60))?;
+    server.start_again(Duration::from_secs(60))?;
     Ok(server)
 }
 

@@ -7,21 +7,22 @@
 mod load;
 mod rows;
 
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use chronolith_base::{Clock, SystemClock};
 
-use crate::carbon_cache;
-use crate::options::{DataDirectory, ReportDirectory};
-use crate::report::{Bound, Failures, Report, Table, Target};
+use crate::driver::{Benchmark, Run, Summary};
+use crate::options::{Servers, chosen};
+use crate::proc::Stopwatch;
+use crate::report::{Figure, MIB};
 use crate::server::{Kind, Server, Setup};
-use crate::{http, proc};
+use crate::{carbon_cache, http, proc};
 use load::{Load, STEP_S};
 use rows::{Naming, Row};
 
-const MIB: f64 = 1_048_576.0;
+/// Servers that take carbon lines.
+const KINDS: [Kind; 3] = [Kind::Chronolith, Kind::VictoriaMetrics, Kind::Carbon];
 /// Series and rounds per pass of a row of `--quick`.
 const QUICK_SERIES: usize = 2_000;
 const QUICK_ROUNDS: usize = 10;
@@ -35,9 +36,8 @@ const CARBON_ROUNDS: usize = 10;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Servers to measure (default: all three).
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Taker>,
+    #[command(flatten)]
+    only: Servers,
     /// Rows (default: all): untagged, tagged, reversed-5, reversed-50, reversed-500.
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
@@ -47,33 +47,6 @@ pub(crate) struct Options {
     /// 2,000 series and 21 rounds per row: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
-}
-
-/// Servers that take carbon lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Taker {
-    /// This repository's release build.
-    Chronolith,
-    /// VictoriaMetrics, single node.
-    VictoriaMetrics,
-    /// carbon-cache, which writes whisper files.
-    Carbon,
-}
-
-impl Taker {
-    const ALL: [Taker; 3] = [Taker::Chronolith, Taker::VictoriaMetrics, Taker::Carbon];
-
-    fn kind(self) -> Kind {
-        match self {
-            Taker::Chronolith => Kind::Chronolith,
-            Taker::VictoriaMetrics => Kind::VictoriaMetrics,
-            Taker::Carbon => Kind::Carbon,
-        }
-    }
 }
 
 /// One pass over rounds.
@@ -107,49 +80,49 @@ struct Measured {
     missing_count: i64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let takers = if options.only.is_empty() { Taker::ALL.to_vec() } else { options.only.clone() };
-    let all = rows::all();
-    for name in &options.rows {
-        ensure!(all.iter().any(|row| row.name == name), "no row {name}; see --help");
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        self.only.of(&KINDS)
     }
-    let is_chosen = |row: &Row| options.rows.is_empty() || options.rows.iter().any(|name| row.name == name);
-    let chosen: Vec<Row> = all.into_iter().filter(is_chosen).collect();
-    let kinds: Vec<Kind> = takers.iter().map(|taker| taker.kind()).collect();
-    for kind in &kinds {
-        println!("{}: {}", kind.name(), kind.version()?);
-    }
-    let mut report = Report {
-        name: "carbon".to_owned(),
-        kinds: kinds.clone(),
-        notes: vec![
-            "client on the same machine; one row is one fresh server, killed after its last line".into(),
-            format!("carbon: {CARBON_SERIES} series and {CARBON_ROUNDS} rounds per pass"),
-        ],
-        tables: Vec::new(),
-        targets: Vec::new(),
-    };
-    let mut failures = Failures::default();
-    for row in &chosen {
-        let mut measured = Vec::new();
-        for kind in &kinds {
-            // carbon of Debian is run without a database of tags.
-            if *kind == Kind::Carbon && row.naming == Naming::Tagged {
-                measured.push(None);
-                continue;
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        run.note("client on the same machine; one row is one fresh server, killed after its last line");
+        run.note(format!("carbon: {CARBON_SERIES} series and {CARBON_ROUNDS} rounds per pass"));
+        for row in chosen(&self.rows, rows::all(), |row| row.name)? {
+            let line_port = http::free_port()?;
+            let setup = |kind| self.setup(&row, kind, line_port);
+            let measured = run.measure_servers(row.name, 1, setup, |server| {
+                let line_port = if server.kind() == Kind::Carbon { server.port } else { line_port };
+                measure(server, line_port, &sized(&row, server.kind(), self))
+            });
+            run.table(measured.table(title(&row), &run.kinds(), &FIGURES));
+            if let Some(own) = measured.first(Kind::Chronolith) {
+                add_targets(&row, own, run);
             }
-            let title = format!("{} {}", row.name, kind.name());
-            let done = failures.keep(title, measure(*kind, &sized(row, *kind, options), options));
-            if let Some(one) = &done {
-                println!("{} {}: {}", row.name, kind.name(), one.summary());
-                add_targets(&mut report.targets, *kind, row, one);
-            }
-            measured.push(done);
         }
-        report.tables.push(table(row, &kinds, &measured));
+        Ok(())
     }
-    report.write(&options.out)?;
-    failures.end()
+}
+
+impl Options {
+    fn setup(&self, row: &Row, kind: Kind, line_port: u16) -> Option<Setup> {
+        // carbon of Debian is run without a database of tags.
+        if kind == Kind::Carbon && row.naming == Naming::Tagged {
+            return None;
+        }
+        let row = sized(row, kind, self);
+        let address = format!("127.0.0.1:{line_port}");
+        // carbon keeps the points of an hour before the first round too.
+        let config = format!("{STEP_S}s:{}", row.round_count() + 3600 / STEP_S as usize);
+        let setup = Setup::new(row.series_count)
+            .own_flags(["--carbon.listen", &*address])
+            // Names of series are all that differs, and counts per series have none.
+            .own_flags(["--enable-feature", "promql-delayed-name-removal"])
+            .own_flags(self.flags.split_whitespace())
+            .flags(Kind::VictoriaMetrics, [format!("-graphiteListenAddr={address}")])
+            .config(config);
+        Some(setup)
+    }
 }
 
 /// Returns the row in the size that a server gets.
@@ -166,36 +139,15 @@ fn sized(row: &Row, kind: Kind, options: &Options) -> Row {
     }
 }
 
-fn measure(kind: Kind, row: &Row, options: &Options) -> Result<Measured> {
-    let load = Load::new(row, SystemClock::new().now_ms() / 1000);
-    let line_port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let mut flags: Vec<String> = match kind {
-        Kind::Chronolith => vec!["--carbon.listen".into(), format!("127.0.0.1:{line_port}")],
-        Kind::VictoriaMetrics => vec![format!("-graphiteListenAddr=127.0.0.1:{line_port}")],
-        _ => Vec::new(),
-    };
-    if kind == Kind::Chronolith {
-        // Names of series are all that differs, and counts per series have none.
-        flags.extend(["--enable-feature".into(), "promql-delayed-name-removal".into()]);
-        flags.extend(options.flags.split_whitespace().map(str::to_owned));
-    }
-    // carbon keeps the points of an hour before the first round too.
-    let config = format!("{STEP_S}s:{}", row.round_count() + 3600 / STEP_S as usize);
-    let setup = Setup { series_count: row.series_count, flags, config };
-    let mut server = Server::start_with(kind, &options.data, setup)?;
-    let line_port = if kind == Kind::Carbon { server.port } else { line_port };
-    measure_server(&mut server, line_port, row, &load)
-        .with_context(|| format!("{}; its log ends with:\n{}", kind.name(), server.log_tail()))
-}
-
-fn measure_server(server: &mut Server, line_port: u16, row: &Row, load: &Load) -> Result<Measured> {
+fn measure(server: &mut Server, line_port: u16, row: &Row) -> Result<Measured> {
+    let load = &Load::new(row, SystemClock::new().now_ms() / 1000);
     wait_idle(server)?;
-    let idle_rss_bytes = proc::memory(server.pid())?.now_bytes;
+    let idle_rss_bytes = server.memory()?.now_bytes;
     let warm_end = 1 + row.pass_rounds;
     let cold = pass(server, line_port, load, 0..1, Settle::Idle)?;
     let first = pass(server, line_port, load, 1..warm_end, Settle::Idle)?;
     let second = pass(server, line_port, load, warm_end..row.round_count(), Settle::No)?;
-    let peak_rss_bytes = proc::memory(server.pid())?.peak_bytes;
+    let peak_rss_bytes = server.memory()?.peak_bytes;
     server.kill()?;
     let disk_bytes = proc::disk_bytes(&server.data_dir());
     let sent = (load.series_count() * row.round_count()) as u64;
@@ -228,24 +180,24 @@ fn pass(
     settle: Settle,
 ) -> Result<Pass> {
     let point_count = (rounds.len() * load.series_count()) as u64;
-    let before = proc::cpu_seconds(server.pid())?;
+    let stopwatch = Stopwatch::start(server.pid())?;
     let wall_seconds = load.send(line_port, rounds)?;
     if settle == Settle::Idle {
         wait_idle(server)?;
     }
     server.check_alive()?;
-    let cpu_seconds = proc::cpu_seconds(server.pid())?.since(before).total();
-    Ok(Pass { point_count, wall_seconds, cpu_seconds, rss_bytes: proc::memory(server.pid())?.now_bytes })
+    let cpu_seconds = stopwatch.spent()?.cpu.total();
+    Ok(Pass { point_count, wall_seconds, cpu_seconds, rss_bytes: server.memory()?.now_bytes })
 }
 
 fn wait_idle(server: &mut Server) -> Result<()> {
     let start = Instant::now();
     let mut idle_count = 0;
-    let mut last = proc::cpu_seconds(server.pid())?;
+    let mut last = server.cpu()?;
     while start.elapsed() < IDLE_WAIT && idle_count < 2 {
         std::thread::sleep(IDLE_POLL);
         server.check_alive()?;
-        let now = proc::cpu_seconds(server.pid())?;
+        let now = server.cpu()?;
         idle_count = if now.since(last).total() < IDLE_CPU_SECONDS { idle_count + 1 } else { 0 };
         last = now;
     }
@@ -263,9 +215,7 @@ fn restart_and_count(server: &mut Server, row: &Row, load: &Load) -> Result<Coun
         let point_count = carbon_cache::count_points(&server.data_dir(), load.time_s(0))?;
         return Ok(Counted { restart_seconds: f64::NAN, point_count });
     }
-    let start = server.exec_again()?;
-    server.wait_ready_within(Duration::from_secs(600))?;
-    let restart_seconds = start.elapsed().as_secs_f64();
+    let restart_seconds = server.start_again(Duration::from_secs(600))?;
     server.make_visible()?;
     let end_ms = load.time_s(row.round_count() - 1) * 1000;
     let range_s = row.round_count() as i64 * STEP_S;
@@ -274,7 +224,7 @@ fn restart_and_count(server: &mut Server, row: &Row, load: &Load) -> Result<Coun
     Ok(Counted { restart_seconds, point_count })
 }
 
-impl Measured {
+impl Summary for Measured {
     fn summary(&self) -> String {
         let [cold, first, second] = &self.passes;
         format!(
@@ -289,7 +239,9 @@ impl Measured {
             self.missing_count,
         )
     }
+}
 
+impl Measured {
     /// Memory per series after each has a point.
     fn series_bytes(&self) -> f64 {
         let [cold, _, _] = &self.passes;
@@ -304,10 +256,7 @@ impl Measured {
     }
 }
 
-/// A line of a table: title, decimals, value.
-type Figure = (&'static str, usize, fn(&Measured) -> f64);
-
-const FIGURES: [Figure; 12] = [
+const FIGURES: [Figure<Measured>; 12] = [
     ("series created per second, cold", 0, |m| m.passes[0].per_second()),
     ("points/s, first warm pass", 0, |m| m.passes[1].per_second()),
     ("points/s, second warm pass", 0, |m| m.passes[2].per_second()),
@@ -322,31 +271,21 @@ const FIGURES: [Figure; 12] = [
     ("points missing after kill -9", 0, |m| m.missing_count as f64),
 ];
 
-fn table(row: &Row, kinds: &[Kind], measured: &[Option<Measured>]) -> Table {
+fn title(row: &Row) -> String {
     let line_bytes = Load::new(row, 1_700_000_000).line_bytes();
-    let title = format!(
+    format!(
         "{}: {} series, lines of {line_bytes:.1} B, 1 + 2 x {} rounds, groups of {} reversed",
         row.name, row.series_count, row.pass_rounds, row.reversed
-    );
-    let mut out = Table::new(title, kinds.iter().map(|kind| kind.name()));
-    for figure in FIGURES {
-        out.row(figure.0, figure.1, measured.iter().map(|one| one.as_ref().map_or(f64::NAN, figure.2)));
-    }
-    out
+    )
 }
 
 /// Adds the targets of this repository's server.
-fn add_targets(targets: &mut Vec<Target>, kind: Kind, row: &Row, one: &Measured) {
-    if kind != Kind::Chronolith {
-        return;
-    }
-    let mut add = |what: &str, found: f64, bound: Bound| {
-        targets.push(Target::new(format!("{}: {what}", row.name), found, bound));
-    };
-    add("points missing after kill -9", one.missing_count.unsigned_abs() as f64, Bound::AtMost(0.0));
-    add("CPU s per million points, warm", one.warm_cpu_per_million(), Bound::AtMost(0.45));
+fn add_targets(row: &Row, one: &Measured, run: &mut Run) {
+    let what = |what: &str| format!("{}: {what}", row.name);
+    run.at_most(what("points missing after kill -9"), one.missing_count.unsigned_abs() as f64, 0.0);
+    run.at_most(what("CPU s per million points, warm"), one.warm_cpu_per_million(), 0.45);
     if row.series_count >= 100_000 {
-        add("series created per second", one.passes[0].per_second(), Bound::AtLeast(300_000.0));
-        add("bytes per series", one.series_bytes(), Bound::AtMost(1500.0));
+        run.at_least(what("series created per second"), one.passes[0].per_second(), 300_000.0);
+        run.at_most(what("bytes per series"), one.series_bytes(), 1500.0);
     }
 }

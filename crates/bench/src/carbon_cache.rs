@@ -3,10 +3,11 @@
 //! Invariants: one process as Debian runs it; limits on creates and updates per minute are off, so that it
 //! writes as fast as it can.
 
-use std::net::TcpListener;
 use std::path::Path;
 
 use anyhow::Result;
+
+use crate::http::free_port;
 
 /// Bytes of the header of a whisper file with one archive.
 const HEADER_BYTES: usize = 28;
@@ -15,7 +16,6 @@ const POINT_BYTES: usize = 12;
 
 /// Writes the configuration below `dir` and returns the arguments of the program.
 pub(crate) fn args(dir: &Path, line_port: u16, retentions: &str) -> Result<Vec<String>> {
-    let free_port = || -> Result<u16> { Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) };
     let root = dir.display();
     let text = format!(
         "[cache]\nSTORAGE_DIR = {root}\nCONF_DIR = {root}\nLOG_DIR = {root}\nPID_DIR = {root}\n\

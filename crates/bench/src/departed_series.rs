@@ -5,16 +5,17 @@
 //! if series stay in the head, or more memory than `--left-mb` above the empty server.
 //! Not here: memory per active series (`memory`).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
 use crate::body::Body;
-use crate::http::{self, WriteConnection};
-use crate::options::DataDirectory;
-use crate::proc::{self, Memory};
-use crate::report::Failures;
+use crate::driver::{Benchmark, Run};
+use crate::fleet::WRITE_PATH;
+use crate::http::WriteConnection;
+use crate::proc::Memory;
+use crate::report::Table;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{self, STEP_MS, Values};
 
@@ -28,6 +29,7 @@ const LEAVE_WAIT: Duration = Duration::from_secs(90);
 const SETTLE: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(500);
 const MB: f64 = 1e6;
+const FLAGS: [&str; 5] = ["--multitenancy", "--flush-delay", "1s", "--self-scrape", "off"];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -40,8 +42,6 @@ pub(crate) struct Options {
     /// Memory in MB above the empty server at which the benchmark fails.
     #[arg(long, default_value_t = 20.0)]
     left_mb: f64,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// A number of tenants with a number of series each, written `250x4000`.
@@ -69,60 +69,64 @@ struct Measured {
     cpu_seconds: f64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    println!("{}", Kind::Chronolith.version()?);
-    println!("| tenants x series | MB empty | peak | after | of it anonymous | after a restart | CPU s |");
-    println!("|---|---|---|---|---|---|---|");
-    let mut failures = Failures::default();
-    for &shape in &options.shapes {
-        let name = format!("{} x {}", shape.tenant_count, shape.series_count);
-        let Some(one) = failures.keep(name.clone(), measure(shape, options)) else { continue };
-        let mb = |bytes: u64| bytes as f64 / MB;
-        println!(
-            "| {name} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.2} |",
-            mb(one.empty.now_bytes),
-            mb(one.full.peak_bytes),
-            mb(one.left.now_bytes),
-            mb(one.left.anonymous_bytes),
-            mb(one.restarted.now_bytes),
-            one.cpu_seconds,
-        );
-        let left = mb(one.left.now_bytes) - mb(one.empty.now_bytes);
-        let judge = || -> Result<()> {
-            ensure!(left <= options.left_mb, "{left:.1} MB more than the empty server");
-            Ok(())
-        };
-        failures.keep(name, judge());
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        Ok(vec![Kind::Chronolith])
     }
-    failures.end()
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let columns = ["MB empty", "peak", "after", "of it anonymous", "after a restart", "CPU s"];
+        let mut table = Table::new("memory by tenants x series", columns);
+        for &shape in &self.shapes {
+            let name = format!("{} x {}", shape.tenant_count, shape.series_count);
+            let setup = Setup::new(shape.series_count).own_flags(FLAGS);
+            let done = run.measure_server(Kind::Chronolith, setup, |server| measure(server, shape, self));
+            let Some(one) = run.keep(&name, done) else { continue };
+            let mb = |bytes: u64| bytes as f64 / MB;
+            let cells = [
+                (1, mb(one.empty.now_bytes)),
+                (1, mb(one.full.peak_bytes)),
+                (1, mb(one.left.now_bytes)),
+                (1, mb(one.left.anonymous_bytes)),
+                (1, mb(one.restarted.now_bytes)),
+                (2, one.cpu_seconds),
+            ];
+            table.mixed_row(&name, cells);
+            let left = mb(one.left.now_bytes) - mb(one.empty.now_bytes);
+            run.keep(&name, self.check(left));
+        }
+        run.table(table);
+        Ok(())
+    }
 }
 
-fn measure(shape: Tenants, options: &Options) -> Result<Measured> {
-    let flags = ["--multitenancy", "--flush-delay", "1s", "--self-scrape", "off"];
-    let setup = Setup { flags: flags.map(str::to_owned).to_vec(), ..Setup::default() };
-    let mut server = Server::start_with(Kind::Chronolith, &options.data, setup)?;
-    let empty = proc::memory(server.pid())?;
-    send(&server, shape, options.batch)?;
-    let full = proc::memory(server.pid())?;
-    let started = Instant::now();
-    while head_series(&server)? > 0.0 {
-        ensure!(started.elapsed() < LEAVE_WAIT, "series are still in the head\n{}", server.log_tail());
-        std::thread::sleep(POLL);
+impl Options {
+    fn check(&self, left_mb: f64) -> Result<()> {
+        ensure!(left_mb <= self.left_mb, "{left_mb:.1} MB more than the empty server");
+        Ok(())
     }
+}
+
+fn measure(server: &mut Server, shape: Tenants, options: &Options) -> Result<Measured> {
+    let empty = server.memory()?;
+    send(server, shape, options.batch)?;
+    let full = server.memory()?;
+    server.wait_for("the removal of all series from the head", POLL, LEAVE_WAIT, |server| {
+        Ok((server.metric("head_series")? == 0.0).then_some(()))
+    })?;
     std::thread::sleep(SETTLE);
-    let left = proc::memory(server.pid())?;
-    let cpu_seconds = proc::cpu_seconds(server.pid())?.total();
+    let left = server.memory()?;
+    let cpu_seconds = server.cpu()?.total();
     // The peak may lie in the flush.
     let full = Memory { peak_bytes: full.peak_bytes.max(left.peak_bytes), ..full };
-    let flags = flags.map(str::to_owned).to_vec();
-    server.restart_with(flags)?;
-    let restarted = proc::memory(server.pid())?;
+    server.restart_with(FLAGS)?;
+    let restarted = server.memory()?;
     Ok(Measured { empty, full, left, restarted, cpu_seconds })
 }
 
 /// Sends [`STEPS`] samples of each series, tenant by tenant.
 fn send(server: &Server, shape: Tenants, batch_len: usize) -> Result<()> {
-    let mut connection = WriteConnection::open(server.port, "/api/v1/write")?;
+    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
     let start_ms = (SystemClock::new().now_ms() - AGE_MS) / STEP_MS * STEP_MS;
     for tenant in 0..shape.tenant_count {
         connection.set_tenant(&format!("tenant-{tenant}"));
@@ -137,11 +141,4 @@ fn send(server: &Server, shape: Tenants, batch_len: usize) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn head_series(server: &Server) -> Result<f64> {
-    let (_, metrics) = http::get(server.port, "/metrics")?;
-    let line = metrics.lines().find(|line| line.starts_with("chronolith_head_series "));
-    let (_, number) = line.and_then(|line| line.split_once(' ')).context("no chronolith_head_series")?;
-    Ok(number.parse()?)
 }

@@ -14,11 +14,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
+use crate::driver::{Benchmark, Run};
 use crate::families::{ClockKind, Family};
-use crate::options::{DataDirectory, ReportDirectory, Servers};
-use crate::server::{Kind, Server, Setup};
+use crate::options::Servers;
+use crate::server::{Kind, Setup};
 use crate::sizes::{self, Sizes};
 use crate::traffic::{POD_SERIES, STEP_MS};
+use crate::workers::in_parallel;
 use check::Checked;
 use load::Load;
 
@@ -44,10 +46,6 @@ pub(crate) struct Options {
     /// At most 100 series and 4 hours: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// Figures of one family, clock and server.
@@ -68,78 +66,55 @@ struct Extent {
     start_ms: i64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = options.only.chosen(&Kind::ALL)?;
-    let mut series_count = options.series;
-    let mut step_count = options.steps;
-    if options.quick {
-        (series_count, step_count) = (series_count.min(QUICK_SERIES), step_count.min(QUICK_STEPS));
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        self.only.of(&Kind::ALL)
     }
-    ensure!(series_count > 0 && step_count > 0, "series and steps must be above 0");
-    ensure!(step_count as i64 * STEP_MS <= DAY_MS, "steps must be at most a day, 5760");
-    // A whole day of UTC: all servers keep to aligned ranges.
-    let now_ms = SystemClock::new().now_ms();
-    let start_ms = (now_ms - QUIET_MS).div_euclid(DAY_MS) * DAY_MS - DAY_MS;
-    let extent = Extent { series_count, step_count, start_ms };
-    let mut measured = Vec::new();
-    for clock in ClockKind::ALL {
-        for kind in &kinds {
-            println!("{}, {} clock: {series_count} series of each family", kind.name(), clock.name());
-            measured.extend(measure_families(*kind, clock, extent, options)?);
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let capped = |count: usize, most: usize| if self.quick { count.min(most) } else { count };
+        let series_count = capped(self.series, QUICK_SERIES);
+        let step_count = capped(self.steps, QUICK_STEPS);
+        ensure!(series_count > 0 && step_count > 0, "series and steps must be above 0");
+        ensure!(step_count as i64 * STEP_MS <= DAY_MS, "steps must be at most a day, 5760");
+        // A whole day of UTC: all servers keep to aligned ranges.
+        let now_ms = SystemClock::new().now_ms();
+        let start_ms = (now_ms - QUIET_MS).div_euclid(DAY_MS) * DAY_MS - DAY_MS;
+        let extent = Extent { series_count, step_count, start_ms };
+        let mut measured = Vec::new();
+        for clock in ClockKind::ALL {
+            for kind in run.kinds() {
+                println!("{}, {} clock: {series_count} series of each family", kind.name(), clock.name());
+                // All families side by side: their servers wait more than they work, and no time is measured.
+                let of_family = |_, family| measure(kind, clock, family, extent, run);
+                measured.extend(in_parallel(Family::ALL, of_family)?);
+            }
         }
+        report::add(extent, &measured, run);
+        Ok(())
     }
-    report::write(options, extent, &kinds, &measured)
 }
 
-/// All families side by side: their servers wait more than they work, and no time is measured.
-fn measure_families(
-    kind: Kind,
-    clock: ClockKind,
-    extent: Extent,
-    options: &Options,
-) -> Result<Vec<Measured>> {
-    std::thread::scope(|scope| {
-        let workers =
-            Family::ALL.map(|family| scope.spawn(move || measure(kind, clock, family, extent, options)));
-        workers.into_iter().map(|worker| worker.join().expect("a measurement does not panic")).collect()
-    })
-}
-
-fn measure(
-    kind: Kind,
-    clock: ClockKind,
-    family: Family,
-    extent: Extent,
-    options: &Options,
-) -> Result<Measured> {
-    let setup = Setup { series_count: extent.series_count, flags: flags(kind), config: String::new() };
-    let mut server = Server::start_with(kind, &options.data, setup)?;
+fn measure(kind: Kind, clock: ClockKind, family: Family, extent: Extent, run: &Run) -> Result<Measured> {
+    // Windows are cut when the load is done instead of an hour later, small ones too, and no other series are
+    // there.
+    let setup = Setup::new(extent.series_count).own_flags([
+        "--block-encoding=dense",
+        "--flush-delay=15s",
+        "--flush-small-window=0",
+        "--self-scrape=off",
+    ]);
     let load = Load::new(family, clock, extent);
-    let mut run = || -> Result<Measured> {
-        load.send(&server)?;
-        sizes::wait_compacted(&mut server, load.sample_count() + 1, QUIET)?;
-        let checked = check::read_back(&server, &load, kind)?;
-        let sizes = Sizes::of(&server);
-        let sample_count = load.sample_count();
+    let sample_count = load.sample_count();
+    let measured = run.measure_server(kind, setup, |server| {
+        load.send(server)?;
+        sizes::wait_compacted(server, sample_count + 1, QUIET)?;
+        let checked = check::read_back(server, &load, kind)?;
+        let sizes = Sizes::of(server);
         println!("  {}: {:.3} bytes per sample", family.name(), sizes.total() / sample_count as f64);
         Ok(Measured { kind, clock, family, sample_count, sizes, checked })
-    };
-    let done = run();
-    done.with_context(|| {
-        format!("{}, {}; its log ends with:\n{}", kind.name(), family.name(), server.log_tail())
-    })
-}
-
-fn flags(kind: Kind) -> Vec<String> {
-    let flags: &[&str] = match kind {
-        // Windows are cut when the load is done instead of an hour later, small ones too, and no other series
-        // are there.
-        Kind::Chronolith => {
-            &["--block-encoding=dense", "--flush-delay=15s", "--flush-small-window=0", "--self-scrape=off"]
-        }
-        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => &[],
-    };
-    flags.iter().map(|flag| (*flag).to_owned()).collect()
+    });
+    measured.with_context(|| family.name().to_owned())
 }
 
 /// Query results are limited by bytes; a pod and four hours stay far below.

@@ -2,21 +2,24 @@
 //!
 //! Invariants: a series belongs to one connection, so its samples go out in order; connections stay within a
 //! few steps of each other; what the server has acknowledged is counted request by request.
-//! Not here: measuring CPU and latency (`remote_write::load`).
+//! Not here: CPU time (`proc`).
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use chronolith_base::{Clock, SystemClock};
 
 use crate::body::Body;
 use crate::families::{Family, Walk};
 use crate::http::WriteConnection;
+use crate::latency::timed;
 use crate::traffic::{self, STEP_MS, Values};
+use crate::workers::{Progress, in_parallel};
 
-/// Steps by which a connection may be ahead of the slowest.
+/// Steps by which a connection may be ahead of the slowest, unless the benchmark allows more.
 const LEAD_STEPS_MAX: usize = 3;
-const LEAD_POLL: Duration = Duration::from_millis(1);
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 const WATCH_POLL: Duration = Duration::from_millis(20);
 
@@ -66,6 +69,8 @@ pub(crate) struct Probe {
 pub(crate) struct Batch {
     body: Body,
     source: Source,
+    /// Values of the last step.
+    values: Vec<f64>,
     pub(super) first_idx: usize,
     pub(super) series_count: usize,
     /// Samples per series that the server has acknowledged.
@@ -81,6 +86,7 @@ impl Batch {
         Batch {
             body: Body::new((first_idx..first_idx + series_count).map(traffic::labels)),
             source: Source::new(content, first_idx, series_count),
+            values: Vec::new(),
             first_idx,
             series_count,
             acked_count: 0,
@@ -96,16 +102,35 @@ pub(crate) struct Fleet {
     content: Content,
     /// Time of step 0.
     start_ms: i64,
+    lead_steps_max: usize,
 }
 
 /// Series and how they are cut to requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
-    pub(super) series: std::ops::Range<usize>,
+    pub(super) series: Range<usize>,
     pub(super) batch_len: usize,
     pub(super) connection_count: usize,
     pub(super) content: Content,
     pub(super) start_ms: i64,
+    /// Steps by which a connection may be ahead of the slowest.
+    pub(super) lead_steps_max: usize,
+}
+
+impl Shape {
+    /// A number of series whose last step lies a minute back, so that no server sees the future.
+    pub(crate) fn up_to_now(
+        series_count: usize,
+        batch_len: usize,
+        connection_count: usize,
+        content: Content,
+        step_count: usize,
+    ) -> Shape {
+        let last_ms = SystemClock::new().now_ms() - 60_000;
+        let start_ms = (last_ms - step_count as i64 * STEP_MS) / STEP_MS * STEP_MS;
+        let lead_steps_max = LEAD_STEPS_MAX;
+        Shape { series: 0..series_count, batch_len, connection_count, content, start_ms, lead_steps_max }
+    }
 }
 
 /// Samples of replaced series by outcome.
@@ -118,19 +143,13 @@ pub(crate) struct Replaced {
 
 /// Progress of the senders, for a caller that watches them.
 pub(crate) struct Watch {
-    /// By connection: the step it sends.
-    steps: Vec<AtomicUsize>,
+    progress: Progress,
     end: AtomicBool,
     failures_expected: AtomicBool,
     failed: AtomicBool,
 }
 
 impl Watch {
-    /// Step that the slowest connection sends.
-    pub(crate) fn slowest(&self) -> usize {
-        self.steps.iter().map(|step| step.load(Ordering::Acquire)).min().unwrap_or(0)
-    }
-
     /// Accepts failures of requests from here on: the server is about to be killed.
     pub(crate) fn expect_failures(&self) {
         self.failures_expected.store(true, Ordering::Release);
@@ -144,7 +163,8 @@ impl Watch {
             if self.failed.load(Ordering::Acquire) {
                 bail!("a sender failed");
             }
-            if self.slowest() >= step_count {
+            let slowest = self.progress.slowest();
+            if slowest >= step_count {
                 return Ok(true);
             }
             if start.elapsed() >= limit {
@@ -152,7 +172,7 @@ impl Watch {
             }
             if told.elapsed() >= PROGRESS_EVERY {
                 told = Instant::now();
-                println!("  {:.0} s: step {} of {step_count}", start.elapsed().as_secs_f64(), self.slowest());
+                println!("  {:.0} s: step {slowest} of {step_count}", start.elapsed().as_secs_f64());
             }
             std::thread::sleep(WATCH_POLL);
         }
@@ -167,7 +187,8 @@ impl Fleet {
             let series_count = shape.series.end.min(first_idx + shape.batch_len) - first_idx;
             parts[idx % shape.connection_count].push(Batch::new(shape.content, first_idx, series_count));
         }
-        Fleet { parts, content: shape.content, start_ms: shape.start_ms }
+        let Shape { content, start_ms, lead_steps_max, .. } = *shape;
+        Fleet { parts, content, start_ms, lead_steps_max }
     }
 
     pub(crate) fn batches(&self) -> impl Iterator<Item = &Batch> {
@@ -211,59 +232,72 @@ impl Fleet {
         let start_ms = self.start_ms;
         let part_count = self.parts.len();
         let started = Instant::now();
-        let done: Vec<Result<()>> = std::thread::scope(|scope| {
-            let workers = self.parts.iter_mut().enumerate().map(|(part_idx, part)| {
-                scope.spawn(move || {
-                    let mut connection = WriteConnection::open(port, WRITE_PATH)?;
-                    part.iter_mut().enumerate().try_for_each(|(idx, batch)| {
-                        // A factor that is prime to the usual lengths of chunks: few requests have all
-                        // lengths, too.
-                        let count = 1 + (idx * part_count + part_idx) * 37 % fills;
-                        ensure!(started.elapsed() < limit, "first samples take longer than {limit:?}");
-                        fill_batch(batch, &mut connection, start_ms, count)
-                    })
-                })
-            });
-            let workers: Vec<_> = workers.collect();
-            workers.into_iter().map(|worker| worker.join().expect("a sender does not panic")).collect()
-        });
-        done.into_iter().collect()
+        in_parallel(&mut self.parts, |part_idx, part| {
+            let mut connection = WriteConnection::open(port, WRITE_PATH)?;
+            part.iter_mut().enumerate().try_for_each(|(idx, batch)| {
+                // A factor that is prime to the usual lengths of chunks: few requests have all lengths, too.
+                let count = 1 + (idx * part_count + part_idx) * 37 % fills;
+                ensure!(started.elapsed() < limit, "first samples take longer than {limit:?}");
+                fill_batch(batch, &mut connection, start_ms, count)
+            })
+        })
+        .map(drop)
+    }
+
+    /// Sum of the values sent last.
+    pub(crate) fn sum_of_values(&self) -> f64 {
+        self.batches().flat_map(|batch| &batch.values).sum()
+    }
+
+    /// Mean size of a compressed body.
+    pub(crate) fn body_bytes_mean(&self) -> usize {
+        let bytes: usize = self.batches().map(|batch| batch.body.bytes().len()).sum();
+        bytes / self.batches().count().max(1)
+    }
+
+    /// Sends all of `steps`; returns the latency of each request in milliseconds.
+    pub(crate) fn send_all(&mut self, port: u16, steps: Range<usize>) -> Result<Vec<f64>> {
+        let watch = self.watch(steps.start);
+        self.send_parts(port, steps, &watch)
     }
 
     /// Sends `steps` while `during` runs in this thread, and ends when that ends.
     pub(crate) fn send(
         &mut self,
         port: u16,
-        steps: std::ops::Range<usize>,
+        steps: Range<usize>,
         during: impl FnOnce(&Watch) -> Result<()>,
     ) -> Result<()> {
-        let watch = Watch {
-            steps: self.parts.iter().map(|_| AtomicUsize::new(steps.start)).collect(),
+        let watch = self.watch(steps.start);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| self.send_parts(port, steps, &watch));
+            let watched = during(&watch);
+            watch.end.store(true, Ordering::Release);
+            // The error of a sender explains more than the failure of the watcher.
+            sender.join().expect("a sender does not panic").and(watched)
+        })
+    }
+
+    fn watch(&self, step: usize) -> Watch {
+        Watch {
+            progress: Progress::new(self.parts.len(), step, self.lead_steps_max),
             end: AtomicBool::new(false),
             failures_expected: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-        };
+        }
+    }
+
+    fn send_parts(&mut self, port: u16, steps: Range<usize>, watch: &Watch) -> Result<Vec<f64>> {
         let start_ms = self.start_ms;
-        std::thread::scope(|scope| {
-            let workers = self.parts.iter_mut().enumerate().map(|(idx, part)| {
-                let watch = &watch;
-                let steps = steps.clone();
-                scope.spawn(move || {
-                    let done = send_part(part, port, start_ms, steps, watch, idx);
-                    let done = if watch.failures_expected.load(Ordering::Acquire) { Ok(()) } else { done };
-                    watch.failed.fetch_or(done.is_err(), Ordering::AcqRel);
-                    // Others must not wait for one that failed or has finished.
-                    watch.steps[idx].store(usize::MAX, Ordering::Release);
-                    done
-                })
-            });
-            let workers: Vec<_> = workers.collect();
-            let watched = during(&watch);
-            watch.end.store(true, Ordering::Release);
-            let sent = workers.into_iter().map(|worker| worker.join().expect("a sender does not panic"));
-            // The error of a sender explains more than the failure of the watcher.
-            sent.collect::<Result<Vec<()>>>().and(watched)
-        })
+        let sent = in_parallel(&mut self.parts, |idx, part| {
+            let mut latencies_ms = Vec::new();
+            let done = send_part(part, port, start_ms, steps.clone(), watch, idx, &mut latencies_ms);
+            let done = if watch.failures_expected.load(Ordering::Acquire) { Ok(()) } else { done };
+            watch.failed.fetch_or(done.is_err(), Ordering::AcqRel);
+            watch.progress.end(idx);
+            done.map(|()| latencies_ms)
+        });
+        Ok(sent?.concat())
     }
 }
 
@@ -299,30 +333,27 @@ fn send_part(
     part: &mut [Batch],
     port: u16,
     start_ms: i64,
-    steps: std::ops::Range<usize>,
+    steps: Range<usize>,
     watch: &Watch,
     own_idx: usize,
+    latencies_ms: &mut Vec<f64>,
 ) -> Result<()> {
     let mut connection = WriteConnection::open(port, WRITE_PATH)?;
-    let mut values = Vec::new();
     for step in steps {
-        watch.steps[own_idx].store(step, Ordering::Release);
-        while watch.slowest().saturating_add(LEAD_STEPS_MAX) < step {
-            std::thread::sleep(LEAD_POLL);
-        }
+        watch.progress.begin(own_idx, step);
         for (idx, batch) in part.iter_mut().enumerate() {
             if watch.end.load(Ordering::Acquire) {
                 return Ok(());
             }
             let time_ms = start_ms + step as i64 * STEP_MS;
-            batch.source.step_into(&mut values);
-            batch.body.set(time_ms, values.iter().copied());
-            connection.post(batch.body.bytes()).with_context(|| format!("step {step}"))?;
+            batch.source.step_into(&mut batch.values);
+            batch.body.set(time_ms, batch.values.iter().copied());
+            let body = batch.body.bytes();
+            timed(latencies_ms, || connection.post(body)).with_context(|| format!("step {step}"))?;
             batch.acked_count += 1;
             if (own_idx, idx) == (0, 0) {
-                let value = values.first().copied().unwrap_or(f64::NAN);
-                let sum = values.iter().sum();
-                batch.probes.push(Probe { time_ms, value, sum });
+                let value = batch.values.first().copied().unwrap_or(f64::NAN);
+                batch.probes.push(Probe { time_ms, value, sum: batch.values.iter().sum() });
             }
         }
     }

@@ -8,15 +8,18 @@
 //! head).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use chronolith_base::{Clock, Rng, SystemClock};
 
 use crate::body::Body;
+use crate::driver::{Benchmark, Run};
+use crate::fleet::WRITE_PATH;
 use crate::http::{QueryConnection, WriteConnection, query_path};
-use crate::options::DataDirectory;
-use crate::proc::cpu_seconds;
+use crate::latency::{at, timed};
+use crate::proc::{Spent, Stopwatch};
+use crate::report::{Figure, Table};
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{Values, labels};
 
@@ -34,8 +37,6 @@ pub(crate) struct Options {
     /// Samples of the request, 1 ms apart.
     #[arg(long, default_value_t = 1_000_000)]
     samples: usize,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,31 +47,51 @@ enum Order {
     Interleaved,
 }
 
-/// Runs all orders one after the other.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let setup = Setup {
-        series_count: 1,
-        flags: vec!["--multitenancy=true".to_owned(), "--self-scrape=off".to_owned()],
-        ..Setup::default()
-    };
-    let server = Server::start_with(Kind::Chronolith, &options.data, setup)?;
-    for order in [Order::Random, Order::Descending, Order::Interleaved] {
-        let measured = Measured::of(&server, order, options.samples)?;
-        println!("{}", measured.summary(order));
-        measured.check(order)?;
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        Ok(vec![Kind::Chronolith])
     }
-    Ok(())
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let setup = Setup::new(1).own_flags(["--multitenancy=true", "--self-scrape=off"]);
+        let mut measured = Vec::new();
+        run.measure_server(Kind::Chronolith, setup, |server| {
+            for order in Order::ALL {
+                measured.push(Measured::of(server, order, self.samples)?);
+            }
+            Ok(())
+        })?;
+        let mut table = Table::new(
+            format!("one request of {} samples", self.samples),
+            Order::ALL.map(|order| format!("{order:?}")),
+        );
+        table.figures(&FIGURES, measured.iter());
+        run.table(table);
+        for (order, one) in Order::ALL.iter().zip(&measured) {
+            run.keep(&format!("{order:?}"), one.check());
+        }
+        Ok(())
+    }
 }
 
 /// Cost of one request, and latencies of its neighbour in the meantime.
 struct Measured {
     body_bytes: usize,
-    wall: Duration,
     /// CPU time of the whole server, including the neighbour's requests.
-    cpu_seconds: f64,
+    spent: Spent,
     writes_ms: Vec<f64>,
     queries_ms: Vec<f64>,
 }
+
+const FIGURES: [Figure<Measured>; 7] = [
+    ("request, MB", 2, |m| m.body_bytes as f64 / 1e6),
+    ("answer, s", 2, |m| m.spent.wall_seconds),
+    ("CPU, s", 2, |m| m.spent.cpu.total()),
+    ("writes of the neighbour", 0, |m| m.writes_ms.len() as f64),
+    ("p99, ms", 1, |m| at(&m.writes_ms, 0.99)),
+    ("queries of the neighbour", 0, |m| m.queries_ms.len() as f64),
+    ("p99, ms", 1, |m| at(&m.queries_ms, 0.99)),
+];
 
 impl Measured {
     fn of(server: &Server, order: Order, count: usize) -> Result<Measured> {
@@ -89,8 +110,7 @@ impl Measured {
             stop.store(true, Ordering::Relaxed);
             let writes_ms = writer.join().expect("no panic")?;
             let queries_ms = reader.join().expect("no panic")?;
-            let (wall, cpu_seconds) = sent?;
-            Ok(Measured { body_bytes: body.bytes().len(), wall, cpu_seconds, writes_ms, queries_ms })
+            Ok(Measured { body_bytes: body.bytes().len(), spent: sent?, writes_ms, queries_ms })
         })?;
         let range = format!("count_over_time({{cluster=\"bench-eu-1\"}}[{}ms])", count + 1);
         let mut connection = QueryConnection::open_as(server.port, &tenant)?;
@@ -100,32 +120,20 @@ impl Measured {
         Ok(measured)
     }
 
-    fn summary(&self, order: Order) -> String {
-        format!(
-            "{order:?}: {:.2} MB, {:.2} s, {:.2} s of CPU; neighbour: {} writes, p99 {:.1} ms; \
-             {} queries, p99 {:.1} ms",
-            self.body_bytes as f64 / 1e6,
-            self.wall.as_secs_f64(),
-            self.cpu_seconds,
-            self.writes_ms.len(),
-            p99(&self.writes_ms),
-            self.queries_ms.len(),
-            p99(&self.queries_ms),
-        )
-    }
-
-    fn check(&self, order: Order) -> Result<()> {
-        let cpu = self.cpu_seconds;
-        ensure!(cpu < CPU_MAX_SECONDS, "{order:?}: {cpu:.2} s of CPU, allowed {CPU_MAX_SECONDS}");
-        for (name, sorted) in [("writes", &self.writes_ms), ("queries", &self.queries_ms)] {
-            let found = p99(sorted);
-            ensure!(found < P99_MAX_MS, "{order:?}: p99 of {name} is {found:.1} ms, allowed {P99_MAX_MS}");
+    fn check(&self) -> Result<()> {
+        let cpu = self.spent.cpu.total();
+        ensure!(cpu < CPU_MAX_SECONDS, "{cpu:.2} s of CPU, allowed {CPU_MAX_SECONDS}");
+        for (name, list_ms) in [("writes", &self.writes_ms), ("queries", &self.queries_ms)] {
+            let found = at(list_ms, 0.99);
+            ensure!(found < P99_MAX_MS, "p99 of {name} is {found:.1} ms, allowed {P99_MAX_MS}");
         }
         Ok(())
     }
 }
 
 impl Order {
+    const ALL: [Order; 3] = [Order::Random, Order::Descending, Order::Interleaved];
+
     /// Each number below `count` once.
     fn times(self, count: usize) -> Vec<i64> {
         let mut times: Vec<i64> = (0..count as i64).collect();
@@ -145,31 +153,26 @@ impl Order {
     }
 }
 
-/// Sends the request: how long the answer took, and the CPU time of the server meanwhile.
-fn send(server: &Server, tenant: &str, body: &Body) -> Result<(Duration, f64)> {
-    let mut connection = WriteConnection::open_as(server.port, "/api/v1/write", tenant)?;
-    let cpu_before = cpu_seconds(server.pid())?;
-    let start = Instant::now();
+/// Sends the request: time until the answer, and the CPU time of the server meanwhile.
+fn send(server: &Server, tenant: &str, body: &Body) -> Result<Spent> {
+    let mut connection = WriteConnection::open_as(server.port, WRITE_PATH, tenant)?;
+    let stopwatch = Stopwatch::start(server.pid())?;
     connection.post(body.bytes())?;
-    let wall = start.elapsed();
-    Ok((wall, cpu_seconds(server.pid())?.since(cpu_before).total()))
+    stopwatch.spent()
 }
 
-/// Latencies of `request` until `stop` is set, in milliseconds, ascending.
+/// Latencies of `request` until `stop` is set, in milliseconds.
 fn repeat(stop: &AtomicBool, mut request: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let mut latencies_ms = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let start = Instant::now();
-        request()?;
-        latencies_ms.push(start.elapsed().as_secs_f64() * 1000.0);
+        timed(&mut latencies_ms, &mut request)?;
         std::thread::sleep(PAUSE);
     }
-    latencies_ms.sort_unstable_by(f64::total_cmp);
     Ok(latencies_ms)
 }
 
 fn writer(port: u16) -> Result<impl FnMut() -> Result<()>> {
-    let mut connection = WriteConnection::open_as(port, "/api/v1/write", NEIGHBOUR)?;
+    let mut connection = WriteConnection::open_as(port, WRITE_PATH, NEIGHBOUR)?;
     let mut values = Values::new(0, NEIGHBOUR_SERIES);
     let mut body = Body::new((0..NEIGHBOUR_SERIES).map(labels));
     Ok(move || {
@@ -186,9 +189,4 @@ fn reader(port: u16) -> Result<impl FnMut() -> Result<()>> {
         ensure!(status == 200, "HTTP {status}: {body:.300}");
         Ok(())
     })
-}
-
-fn p99(sorted: &[f64]) -> f64 {
-    let at = sorted.len().saturating_sub(1) * 99 / 100;
-    sorted.get(at).copied().unwrap_or(f64::NAN)
 }

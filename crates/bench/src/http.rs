@@ -6,10 +6,10 @@
 //! clock stops.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use flate2::read::MultiGzDecoder;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -279,6 +279,13 @@ pub(crate) fn query(port: u16, query: &str, time_ms: i64) -> Result<(u16, String
     QueryConnection::open(port)?.get(&query_path(query, time_ms))
 }
 
+/// JSON of a successful answer.
+pub(crate) fn ok(answer: (u16, String)) -> Result<Value> {
+    let (status, body) = answer;
+    ensure!(status == 200, "HTTP {status}: {body:.300}");
+    serde_json::from_str(&body).with_context(|| format!("no JSON: {body:.200}"))
+}
+
 /// Path and parameters of an instant query.
 pub(crate) fn query_path(query: &str, time_ms: i64) -> String {
     let seconds = time_ms / 1000;
@@ -312,6 +319,11 @@ pub(crate) fn range_path(text: &str, range: (i64, i64, i64)) -> String {
 /// Answer to a range query; `range` is start and end in milliseconds and the step in seconds.
 pub(crate) fn query_range(port: u16, text: &str, range: (i64, i64, i64)) -> Result<(u16, String)> {
     QueryConnection::open(port)?.get(&range_path(text, range))
+}
+
+/// Returns a loopback port that was free a moment ago.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 fn connect(port: u16) -> Result<TcpStream> {

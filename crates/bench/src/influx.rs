@@ -4,7 +4,6 @@
 
 mod line_writer;
 
-use std::net::TcpListener;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,38 +14,19 @@ pub(crate) use line_writer::LineWriter;
 
 use crate::http;
 
-/// Index of the series of a shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Index {
-    /// In memory, rebuilt at the start.
-    Inmem,
-    /// In log files and index files of each shard.
-    Tsi1,
-}
-
-impl Index {
-    fn name(self) -> &'static str {
-        match self {
-            Index::Inmem => "inmem",
-            Index::Tsi1 => "tsi1",
-        }
-    }
-}
-
 /// Writes the configuration below `dir` and returns the arguments of the program; `data` holds further lines
-/// of the section of that name.
-pub(crate) fn args(index: Index, dir: &Path, address: &str, data: &str) -> Result<Vec<String>> {
+/// of the section of that name, `index` is the form of the index.
+pub(crate) fn args(index: &str, dir: &Path, address: &str, data: &str) -> Result<Vec<String>> {
     let config = dir.join("influxdb.conf");
     let data_dir = dir.join("data").display().to_string();
-    let rpc = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let rpc = format!("127.0.0.1:{}", http::free_port()?);
     let text = format!(
         "reporting-disabled = true\nbind-address = \"{rpc}\"\n\
          [meta]\ndir = \"{data_dir}/meta\"\n\
-         [data]\ndir = \"{data_dir}/data\"\nwal-dir = \"{data_dir}/wal\"\nindex-version = \"{}\"\n\
+         [data]\ndir = \"{data_dir}/data\"\nwal-dir = \"{data_dir}/wal\"\nindex-version = \"{index}\"\n\
          max-series-per-database = 0\nmax-values-per-tag = 0\nquery-log-enabled = false\n{data}\n\
          [http]\nbind-address = \"{address}\"\nlog-enabled = false\n\
-         [monitor]\nstore-enabled = false\n",
-        index.name()
+         [monitor]\nstore-enabled = false\n"
     );
     std::fs::write(&config, text)?;
     Ok(vec!["run".into(), "-config".into(), config.display().to_string()])

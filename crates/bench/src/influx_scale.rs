@@ -12,45 +12,43 @@ mod lines;
 mod mean;
 mod rows;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 pub(crate) use case::Options;
 
-use crate::report::{Failures, Report};
+use crate::driver::{Benchmark, Run};
+use crate::options::chosen;
 use crate::server::Kind;
 
-/// Cases by name.
-const CASES: [&str; 5] = ["databases", "drop", "rows", "mean", "churn"];
+type Case = (&'static str, fn(&Options, &mut Run) -> Result<()>);
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    for name in &options.cases {
-        ensure!(CASES.contains(&name.as_str()), "no case {name}; there are: {}", CASES.join(", "));
+/// Cases by name.
+const CASES: [Case; 5] = [
+    ("databases", databases::measure),
+    ("drop", drop_database::measure),
+    ("rows", rows::measure),
+    ("mean", mean::measure),
+    ("churn", churn::measure),
+];
+
+impl Options {
+    fn chosen(&self) -> Result<Vec<Case>> {
+        chosen(&self.cases, CASES.to_vec(), |case| case.0)
     }
-    let is_chosen = |name: &str| options.cases.is_empty() || options.cases.iter().any(|one| one == name);
-    let mut report = Report {
-        name: "influx-scale".to_owned(),
-        kinds: vec![Kind::Chronolith],
-        notes: vec!["client on the same machine; one case is one fresh server".into()],
-        tables: Vec::new(),
-        targets: Vec::new(),
-    };
-    if is_chosen("mean") {
-        report.kinds.push(mean::PEER);
+}
+
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        let needs_peer = self.chosen()?.iter().any(|(name, _)| *name == "mean");
+        Ok(if needs_peer { vec![Kind::Chronolith, mean::PEER] } else { vec![Kind::Chronolith] })
     }
-    let mut failures = Failures::default();
-    for name in CASES.into_iter().filter(|name| is_chosen(name)) {
-        let done = match name {
-            "databases" => databases::run(options),
-            "drop" => drop_database::run(options),
-            "rows" => rows::run(options),
-            "mean" => mean::run(options),
-            _ => churn::run(options),
-        };
-        if let Some(case) = failures.keep(name.to_owned(), done) {
-            report.tables.push(case.table);
-            report.targets.extend(case.targets);
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        run.note("client on the same machine; one case is one fresh server");
+        for (name, measure) in self.chosen()? {
+            let done = measure(self, run);
+            run.keep(name, done);
         }
+        Ok(())
     }
-    report.write(&options.out)?;
-    failures.end()
 }

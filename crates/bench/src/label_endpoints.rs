@@ -11,9 +11,13 @@ use chronolith_base::{Clock, SystemClock};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
 use serde_json::Value;
 
+use crate::driver::{Benchmark, Run};
+use crate::fleet::WRITE_PATH;
 use crate::http::{self, Accept, QueryConnection, WriteConnection};
-use crate::options::{DataDirectory, Servers};
-use crate::proc;
+use crate::latency::{at, median, timed};
+use crate::options::Servers;
+use crate::proc::Stopwatch;
+use crate::report::Table;
 use crate::server::{Kind, Server, Setup};
 
 const STEP_MS: i64 = 15_000;
@@ -40,8 +44,6 @@ pub(crate) struct Options {
     /// Timed requests of each kind, after one to warm up.
     #[arg(long, default_value_t = 101)]
     rounds: usize,
-    #[command(flatten)]
-    data: DataDirectory,
     /// Keeps each server up after the last request, until Enter is pressed: for a profiler.
     #[arg(long)]
     hold: bool,
@@ -62,27 +64,36 @@ enum Want {
     Counted { sum: usize, groups: usize },
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let sizes = [options.series, options.count_series];
-    ensure!(sizes.iter().all(|size| size % SERIES_PER_METRIC == 0), "series come by the thousand");
-    ensure!(options.rounds > 0 && options.samples > 0, "rounds and samples must be above 0");
-    let kinds = options.only.chosen(&[Kind::Chronolith, Kind::Prometheus])?;
-    let now_ms = SystemClock::new().now_ms();
-    for &kind in &kinds {
-        if options.series > 0 {
-            measure(options, kind, options.series, now_ms, &label_requests(options.series, now_ms))?;
-        }
-        if options.count_series > 0 {
-            measure(
-                options,
-                kind,
-                options.count_series,
-                now_ms,
-                &count_requests(options.count_series, now_ms),
-            )?;
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        if self.only.is_chosen() {
+            self.only.of(&Kind::ALL)
+        } else {
+            Ok(vec![Kind::Chronolith, Kind::Prometheus])
         }
     }
-    Ok(())
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let sizes = [self.series, self.count_series];
+        ensure!(sizes.iter().all(|size| size % SERIES_PER_METRIC == 0), "series come by the thousand");
+        ensure!(self.rounds > 0 && self.samples > 0, "rounds and samples must be above 0");
+        let now_ms = SystemClock::new().now_ms();
+        let parts = [
+            (self.series, label_requests(self.series, now_ms)),
+            (self.count_series, count_requests(self.count_series, now_ms)),
+        ];
+        for kind in run.kinds() {
+            for (series_count, requests) in parts.iter().filter(|(series_count, _)| *series_count > 0) {
+                let setup = Setup::new(*series_count).own_flags(["--self-scrape=off"]);
+                let table = run.measure_server(kind, setup, |server| {
+                    self.fill(server, *series_count, now_ms)?;
+                    self.measure_requests(server, *series_count, requests)
+                })?;
+                run.table(table);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn label_requests(series_count: usize, now_ms: i64) -> Vec<Request> {
@@ -149,84 +160,58 @@ fn labels(idx: usize) -> [(&'static str, String); 6] {
     ]
 }
 
-fn measure(
-    options: &Options,
-    kind: Kind,
-    series_count: usize,
-    now_ms: i64,
-    requests: &[Request],
-) -> Result<()> {
-    let flags = match kind {
-        Kind::Chronolith => vec!["--self-scrape=off".to_owned()],
-        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => Vec::new(),
-    };
-    let setup = Setup { series_count, flags, ..Setup::default() };
-    let server = Server::start_with(kind, &options.data, setup)?;
-    fill(options, &server, series_count, now_ms).with_context(|| server.log_tail())?;
-    server.make_visible()?;
-    println!(
-        "{}: {series_count} series; milliseconds with gzip: p50, p99, CPU of the server per request; p50 plain",
-        kind.name()
-    );
-    for request in requests {
-        let time = |accept| time_request(options, &server, request, accept);
-        let figures = time(Accept::Gzip).with_context(|| request.name.to_owned())?;
-        let plain = time(Accept::Plain).with_context(|| request.name.to_owned())?;
-        println!(
-            "  {:<30} {:>9.2} {:>9.2} {:>9.2} {:>9.2}",
-            request.name, figures.p50_ms, figures.p99_ms, figures.cpu_ms, plain.p50_ms
-        );
-    }
-    if options.hold {
-        println!("process {} on port {}; Enter goes on", server.pid(), server.port);
-        std::io::stdin().read_line(&mut String::new())?;
-    }
-    Ok(())
-}
-
-/// Sends all series, target by target within a metric.
-fn fill(options: &Options, server: &Server, series_count: usize, now_ms: i64) -> Result<()> {
-    let mut connection = WriteConnection::open(server.port, "/api/v1/write")?;
-    let per_request = (SAMPLES_PER_REQUEST / options.samples).max(1);
-    let first_ms = now_ms - options.samples as i64 * STEP_MS;
-    let samples: Vec<(i64, f64)> =
-        (0..options.samples).map(|step| (first_ms + step as i64 * STEP_MS, step as f64)).collect();
-    for first in (0..series_count).step_by(per_request) {
-        let mut encoder = RequestEncoder::new();
-        for idx in first..series_count.min(first + per_request) {
-            let labels = labels(idx);
-            encoder.push_series(labels.iter().map(|(name, value)| (*name, value.as_str())), &samples);
+impl Options {
+    fn measure_requests(&self, server: &Server, series_count: usize, requests: &[Request]) -> Result<Table> {
+        server.make_visible()?;
+        let title = format!("{}: {series_count} series, milliseconds", server.kind().name());
+        let columns = ["p50 with gzip", "p99", "CPU of the server per request", "p50 plain"];
+        let mut table = Table::new(title, columns);
+        for request in requests {
+            let time = |accept| self.time_request(server, request, accept);
+            let [p50, p99, cpu] = time(Accept::Gzip).with_context(|| request.name.to_owned())?;
+            let [plain, ..] = time(Accept::Plain).with_context(|| request.name.to_owned())?;
+            table.row(request.name, 2, [p50, p99, cpu, plain]);
         }
-        connection.post(&encoder.compressed()).with_context(|| format!("series {first}"))?;
+        if self.hold {
+            println!("process {} on port {}; Enter goes on", server.pid(), server.port);
+            std::io::stdin().read_line(&mut String::new())?;
+        }
+        Ok(table)
     }
-    Ok(())
-}
 
-struct Figures {
-    p50_ms: f64,
-    p99_ms: f64,
-    cpu_ms: f64,
-}
-
-fn time_request(options: &Options, server: &Server, request: &Request, accept: Accept) -> Result<Figures> {
-    let mut connection = QueryConnection::open(server.port)?;
-    connection.set_accept(accept);
-    let (status, body) = connection.get(&request.path)?;
-    ensure!(status == 200, "HTTP {status}: {body:.300}");
-    check(&serde_json::from_str(&body)?, &request.want)?;
-    let mut times_ms = Vec::with_capacity(options.rounds);
-    let cpu = proc::cpu_seconds(server.pid())?;
-    let begun = Instant::now();
-    while times_ms.len() < options.rounds && (times_ms.is_empty() || begun.elapsed() < ROUNDS_WAIT) {
-        let started = Instant::now();
-        let status = connection.fetch(&request.path)?.status;
-        times_ms.push(started.elapsed().as_secs_f64() * 1000.0);
-        ensure!(status == 200, "HTTP {status}");
+    /// Sends all series, target by target within a metric.
+    fn fill(&self, server: &Server, series_count: usize, now_ms: i64) -> Result<()> {
+        let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
+        let per_request = (SAMPLES_PER_REQUEST / self.samples).max(1);
+        let first_ms = now_ms - self.samples as i64 * STEP_MS;
+        let samples: Vec<(i64, f64)> =
+            (0..self.samples).map(|step| (first_ms + step as i64 * STEP_MS, step as f64)).collect();
+        for first in (0..series_count).step_by(per_request) {
+            let mut encoder = RequestEncoder::new();
+            for idx in first..series_count.min(first + per_request) {
+                let labels = labels(idx);
+                encoder.push_series(labels.iter().map(|(name, value)| (*name, value.as_str())), &samples);
+            }
+            connection.post(&encoder.compressed()).with_context(|| format!("series {first}"))?;
+        }
+        Ok(())
     }
-    let cpu_ms = proc::cpu_seconds(server.pid())?.since(cpu).total() * 1000.0 / times_ms.len() as f64;
-    times_ms.sort_by(f64::total_cmp);
-    let at = |percent: usize| times_ms[(times_ms.len() * percent / 100).min(times_ms.len() - 1)];
-    Ok(Figures { p50_ms: at(50), p99_ms: at(99), cpu_ms })
+
+    /// Median, 99th percentile and CPU time of the server per request, in milliseconds.
+    fn time_request(&self, server: &Server, request: &Request, accept: Accept) -> Result<[f64; 3]> {
+        let mut connection = QueryConnection::open(server.port)?;
+        connection.set_accept(accept);
+        check(&http::ok(connection.get(&request.path)?)?, &request.want)?;
+        let mut times_ms = Vec::with_capacity(self.rounds);
+        let stopwatch = Stopwatch::start(server.pid())?;
+        let begun = Instant::now();
+        while times_ms.len() < self.rounds && (times_ms.is_empty() || begun.elapsed() < ROUNDS_WAIT) {
+            let status = timed(&mut times_ms, || connection.fetch(&request.path).map(|got| got.status))?;
+            ensure!(status == 200, "HTTP {status}");
+        }
+        let cpu_ms = stopwatch.spent()?.cpu.total() * 1e3 / times_ms.len() as f64;
+        Ok([median(&times_ms), at(&times_ms, 0.99), cpu_ms])
+    }
 }
 
 fn check(answer: &Value, want: &Want) -> Result<()> {

@@ -9,20 +9,21 @@
 mod arrivals;
 mod report;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
 use crate::body::Body;
+use crate::driver::{Benchmark, Run};
 use crate::fleet::WRITE_PATH;
 use crate::http::{self, WriteConnection};
-use crate::options::{DataDirectory, ReportDirectory, Servers};
-use crate::proc;
-use crate::report::{Failures, median};
+use crate::latency::{median, timed};
+use crate::options::Servers;
+use crate::proc::{Spent, Stopwatch};
 use crate::server::{Kind, Server, Setup};
 use crate::sizes;
+use crate::workers::{Progress, in_parallel};
 use arrivals::{Arrivals, STEP_MS};
 
 const WINDOW_MS: i64 = 2 * 3_600_000;
@@ -32,7 +33,6 @@ const QUIET_MS: i64 = 11_400_000;
 const QUIET: Duration = Duration::from_secs(12);
 /// Requests by which a connection may be ahead of the slowest.
 const LEAD_MAX: usize = 4;
-const LEAD_POLL: Duration = Duration::from_millis(1);
 const QUERY_RUNS: usize = 5;
 const QUICK_SERIES: usize = 200;
 const QUICK_STEPS: usize = 240;
@@ -63,10 +63,6 @@ pub(crate) struct Options {
     /// At most 200 series and 4 hours: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// Figures of one server and one share of out-of-order samples.
@@ -92,36 +88,43 @@ struct Queried {
     answers: Vec<String>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = options.only.chosen(&Kind::ALL)?;
-    let mut series_count = options.series;
-    let mut step_count = options.steps;
-    if options.quick {
-        (series_count, step_count) = (series_count.min(QUICK_SERIES), step_count.min(QUICK_STEPS));
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        self.only.of(&Kind::ALL)
     }
-    ensure!(series_count > 0 && step_count > 1 && options.batch > 0, "counts must be above 0, steps above 1");
-    ensure!(options.connections > 0 && options.rounds > 0, "connections and rounds must be above 0");
-    ensure!(options.percent.iter().all(|percent| *percent <= 100), "percent must be at most 100");
-    let end_ms = (SystemClock::new().now_ms() - QUIET_MS).div_euclid(WINDOW_MS) * WINDOW_MS;
-    let start_ms = end_ms - step_count as i64 * STEP_MS;
-    let (mut measured, mut failures): (Vec<Measured>, Failures) = Default::default();
-    for &percent in &options.percent {
-        println!("{percent} % late: {series_count} series, {step_count} samples each");
-        let parts = Arrivals::dealt(series_count, step_count, percent, options.connections);
-        let late_count = parts.iter().map(|part| part.late_count).sum();
-        let bodies: Vec<Vec<Body>> = parts.iter().map(|part| part.bodies(start_ms, options.batch)).collect();
-        for kind in &kinds {
-            let plan = Plan { kind: *kind, percent, late_count, series_count, step_count, start_ms };
-            let title = format!("{}, {percent} % late", kind.name());
-            if let Some(one) = failures.keep(title.clone(), measure(&plan, &bodies, options)) {
-                println!("  {}", one.summary());
-                failures.keep(title, check_answers(&measured, &one));
-                measured.push(one);
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let capped = |count: usize, most: usize| if self.quick { count.min(most) } else { count };
+        let series_count = capped(self.series, QUICK_SERIES);
+        let step_count = capped(self.steps, QUICK_STEPS);
+        ensure!(
+            series_count > 0 && step_count > 1 && self.batch > 0,
+            "counts must be above 0, steps above 1"
+        );
+        ensure!(self.connections > 0 && self.rounds > 0, "connections and rounds must be above 0");
+        ensure!(self.percent.iter().all(|percent| *percent <= 100), "percent must be at most 100");
+        let end_ms = (SystemClock::new().now_ms() - QUIET_MS).div_euclid(WINDOW_MS) * WINDOW_MS;
+        let start_ms = end_ms - step_count as i64 * STEP_MS;
+        let mut measured: Vec<Measured> = Vec::new();
+        for &percent in &self.percent {
+            println!("{percent} % late: {series_count} series, {step_count} samples each");
+            let parts = Arrivals::dealt(series_count, step_count, percent, self.connections);
+            let late_count = parts.iter().map(|part| part.late_count).sum();
+            let bodies: Vec<Vec<Body>> = parts.iter().map(|part| part.bodies(start_ms, self.batch)).collect();
+            for kind in run.kinds() {
+                let plan = Plan { kind, percent, late_count, series_count, step_count, start_ms };
+                let title = format!("{}, {percent} % late", kind.name());
+                let done = measure(&plan, &bodies, self, run);
+                if let Some(one) = run.keep(&title, done) {
+                    println!("  {}", one.summary());
+                    run.keep(&title, check_answers(&measured, &one));
+                    measured.push(one);
+                }
             }
         }
+        report::add(self, &measured, run);
+        Ok(())
     }
-    report::write(options, &kinds, &measured)?;
-    failures.end()
 }
 
 struct Plan {
@@ -143,92 +146,54 @@ impl Plan {
     }
 
     fn setup(&self) -> Setup {
-        let config = match self.kind {
-            Kind::Prometheus => "storage:\n  tsdb:\n    out_of_order_time_window: 25h\n",
-            Kind::Chronolith | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => "",
-        };
-        let flags: &[&str] = match self.kind {
-            Kind::Chronolith => &["--self-scrape", "off"],
-            Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => &[],
-        };
-        Setup {
-            series_count: self.series_count,
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            config: config.to_owned(),
-        }
+        Setup::new(self.series_count)
+            .own_flags(["--self-scrape", "off"])
+            .config("storage:\n  tsdb:\n    out_of_order_time_window: 25h\n")
     }
 }
 
-fn measure(plan: &Plan, bodies: &[Vec<Body>], options: &Options) -> Result<Measured> {
-    let start = || Server::start_with(plan.kind, &options.data, plan.setup());
+fn measure(plan: &Plan, bodies: &[Vec<Body>], options: &Options, run: &Run) -> Result<Measured> {
     let extra_rounds = if plan.kind == Kind::Chronolith { options.rounds - 1 } else { 0 };
     let mut costs = Vec::new();
     for _ in 0..extra_rounds {
-        costs.push(send(&start()?, bodies)?);
+        costs.push(run.measure_server(plan.kind, plan.setup(), |server| send(server, bodies))?);
     }
-    let mut server = start()?;
-    let queried = send(&server, bodies).and_then(|cost| {
-        costs.push(cost);
-        query_all(&mut server, plan)
-    });
-    let context = || format!("{}; its log ends with:\n{}", plan.kind.name(), server.log_tail());
-    let (before, after) = queried.with_context(context)?;
+    let (before, after) = run.measure_server(plan.kind, plan.setup(), |server| {
+        costs.push(send(server, bodies)?);
+        query_all(server, plan)
+    })?;
+    let median_of = |figure: fn(&Spent) -> f64| median(&costs.iter().map(figure).collect::<Vec<f64>>());
     Ok(Measured {
         kind: plan.kind,
         percent: plan.percent,
         late_count: plan.late_count,
         sample_count: plan.sample_count(),
-        wall_seconds: median(costs.iter().map(|cost| cost.wall_seconds).collect()),
-        cpu_seconds: median(costs.iter().map(|cost| cost.cpu_seconds).collect()),
+        wall_seconds: median_of(|cost| cost.wall_seconds),
+        cpu_seconds: median_of(|cost| cost.cpu.total()),
         before,
         after,
     })
 }
 
-/// Cost of sending everything once.
-struct Cost {
-    wall_seconds: f64,
-    /// CPU time of the server.
-    cpu_seconds: f64,
+/// Sends all requests once. Connections stay close to each other: what comes in time on one must not be late
+/// for a server because another is ahead.
+fn send(server: &Server, bodies: &[Vec<Body>]) -> Result<Spent> {
+    let progress = Progress::new(bodies.len(), 0, LEAD_MAX);
+    let stopwatch = Stopwatch::start(server.pid())?;
+    in_parallel(bodies, |worker, part| {
+        let done = send_part(server.port, part, |idx| progress.begin(worker, idx));
+        progress.end(worker);
+        done
+    })?;
+    stopwatch.spent()
 }
 
-/// Sends all requests. Connections stay close to each other: what comes in time on one must not be late for a
-/// server because another is ahead.
-fn send(server: &Server, bodies: &[Vec<Body>]) -> Result<Cost> {
-    let sent_counts: Vec<AtomicUsize> = bodies.iter().map(|_| AtomicUsize::new(0)).collect();
-    let cpu_before = proc::cpu_seconds(server.pid())?;
-    let start = Instant::now();
-    let sent: Vec<Result<()>> = std::thread::scope(|scope| {
-        let workers = bodies.iter().enumerate().map(|(idx, part)| {
-            let sent_counts = &sent_counts;
-            let port = server.port;
-            scope.spawn(move || {
-                let done = send_part(port, part, sent_counts, idx);
-                // Others must not wait for one that failed or has finished.
-                sent_counts[idx].store(usize::MAX, Ordering::Release);
-                done
-            })
-        });
-        let workers: Vec<_> = workers.collect();
-        workers.into_iter().map(|worker| worker.join().expect("a sender does not panic")).collect()
-    });
-    let wall_seconds = start.elapsed().as_secs_f64();
-    sent.into_iter().collect::<Result<()>>()?;
-    let cpu_seconds = proc::cpu_seconds(server.pid())?.since(cpu_before).total();
-    Ok(Cost { wall_seconds, cpu_seconds })
-}
-
-fn send_part(port: u16, part: &[Body], sent_counts: &[AtomicUsize], own_idx: usize) -> Result<()> {
+fn send_part(port: u16, part: &[Body], begin: impl Fn(usize)) -> Result<()> {
     let mut connection = WriteConnection::open(port, WRITE_PATH)?;
-    for (idx, body) in part.iter().enumerate() {
-        sent_counts[own_idx].store(idx, Ordering::Release);
-        let is_ahead = |other: &AtomicUsize| other.load(Ordering::Acquire).saturating_add(LEAD_MAX) < idx;
-        while sent_counts.iter().any(is_ahead) {
-            std::thread::sleep(LEAD_POLL);
-        }
-        connection.post(body.bytes())?;
-    }
-    Ok(())
+    part.iter().enumerate().try_for_each(|(idx, body)| {
+        begin(idx);
+        connection.post(body.bytes())
+    })
 }
 
 /// Queries before samples are in blocks, makes blocks of them, queries again.
@@ -251,8 +216,7 @@ fn query_all(server: &mut Server, plan: &Plan) -> Result<(Queried, Queried)> {
     drop(connection);
     if plan.kind == Kind::Chronolith {
         // Windows are cut at once instead of after an hour.
-        let flags = ["--self-scrape", "off", "--flush-delay", "1s"];
-        server.restart_with(flags.map(str::to_owned).to_vec())?;
+        server.restart_with(["--self-scrape", "off", "--flush-delay", "1s"])?;
     }
     sizes::wait_compacted(server, plan.sample_count() + 1, QUIET)?;
     let after = query(server, plan)?;
@@ -277,13 +241,11 @@ fn query(server: &Server, plan: &Plan) -> Result<Queried> {
         let mut answer = String::new();
         for _ in 0..QUERY_RUNS {
             let range = (plan.start_ms + 3_600_000, plan.end_ms() - STEP_MS, step_s);
-            let start = Instant::now();
-            let (status, body) = http::query_range(server.port, text, range)?;
-            times_ms.push(start.elapsed().as_secs_f64() * 1000.0);
+            let (status, body) = timed(&mut times_ms, || http::query_range(server.port, text, range))?;
             ensure!(status == 200 && body.contains("\"values\""), "{text}: HTTP {status}: {body:.300}");
             answer = body;
         }
-        queried.ms.push(median(times_ms));
+        queried.ms.push(median(&times_ms));
         let value: serde_json::Value = serde_json::from_str(&answer)?;
         queried.answers.push(value["data"].to_string());
     }

@@ -8,19 +8,20 @@
 pub(crate) mod content;
 pub(crate) mod prometheus_wal;
 pub(crate) mod read_back;
-mod report;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use chronolith_base::Env;
 use chronolith_format::chunk::xor;
 use chronolith_import::{ImportOptions, ImportReport};
 use chronolith_model::{BlockEncoding, Labels, StoreId, WriteBatch};
 use stats_alloc::Region;
 
-use crate::options::ReportDirectory;
+use crate::driver::{Benchmark, Run, clear};
+use crate::latency::{median, timed};
+use crate::proc;
+use crate::report::Table;
 use content::{Checksum, Content, LabelList, Pair, Visit, checksum, texts};
 use prometheus_wal::{WalWriter, write_head_chunks};
 
@@ -42,13 +43,11 @@ pub(crate) struct Options {
     /// Directory for logs and stores; removed afterwards.
     #[arg(long, default_value = "target/load-wal")]
     dir: PathBuf,
-    #[command(flatten)]
-    out: ReportDirectory,
 }
 
 /// One published case.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Case {
+struct Case {
     batches: usize,
     series_per_batch: usize,
     samples_per_series: usize,
@@ -139,89 +138,110 @@ impl Content for Case {
 
 /// Figures of one way to load one case.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Figures {
-    pub(super) round_ms: Vec<f64>,
-    pub(super) peak_bytes: u64,
-    pub(super) allocations: usize,
-    pub(super) allocated_bytes: usize,
+struct Figures {
+    round_ms: Vec<f64>,
+    peak_bytes: u64,
+    allocations: usize,
+    allocated_bytes: usize,
 }
 
-/// One case with both ways.
-pub(crate) struct Measured {
-    pub(super) case: Case,
-    pub(super) prometheus_log: Figures,
-    pub(super) own_log: Figures,
-}
+const COLUMNS: [&str; 7] = [
+    "ms",
+    "ns a logged sample",
+    "resident, added at peak, MB",
+    "allocations",
+    "allocated, MB",
+    "Prometheus 3.14, quoted, ms",
+    "and MB allocated",
+];
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.rounds > 0, "rounds must be above 0");
-    let mut measured = Vec::new();
-    for (number, case) in (1..).zip(CASES) {
-        if options.only.is_empty() || options.only.contains(&number) {
-            eprintln!("case {number}: {}", case.name());
-            measured.push(measure(options, case)?);
-        }
+impl Figures {
+    fn cells(&self, case: &Case) -> [(usize, f64); 7] {
+        let ms = median(&self.round_ms);
+        [
+            (0, ms),
+            (1, ms * 1e6 / case.logged() as f64),
+            (0, self.peak_bytes as f64 / 1e6),
+            (0, self.allocations as f64),
+            (0, self.allocated_bytes as f64 / 1e6),
+            (0, case.prometheus_ms),
+            (0, case.prometheus_mb),
+        ]
     }
-    ensure!(!measured.is_empty(), "no case of that number");
-    report::write(options, &measured)
 }
 
-fn measure(options: &Options, case: Case) -> Result<Measured> {
-    let source = options.dir.join("prometheus");
-    clear(&options.dir)?;
-    write_log(&case, &source)?;
-    write_mapped(&case, &source)?;
+impl Benchmark for Options {
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(self.rounds > 0, "rounds must be above 0");
+        let mut table = Table::new("load of a log", COLUMNS);
+        for (number, case) in (1..).zip(CASES) {
+            if self.only.is_empty() || self.only.contains(&number) {
+                eprintln!("case {number}: {}", case.name());
+                run.with_directory(Some(&self.dir), |_, dir| measure(self.rounds, &case, dir, &mut table))?;
+            }
+        }
+        ensure!(!table.is_empty(), "no case of that number");
+        run.table(table);
+        run.note(format!("median of {} rounds; peak and allocations of the worst and last", self.rounds));
+        Ok(())
+    }
+}
+
+fn measure(rounds: usize, case: &Case, dir: &Path, table: &mut Table) -> Result<()> {
+    let source = dir.join("prometheus");
+    write_log(case, &source)?;
+    write_mapped(case, &source)?;
     let expected = case.expected()?;
     let mut prometheus_log = Figures::default();
-    let store = options.dir.join("store");
-    for _ in 0..options.rounds {
+    let store = dir.join("store");
+    for _ in 0..rounds {
         clear(&store)?;
-        timed(&mut prometheus_log, &store, expected, || {
+        measure_load(&mut prometheus_log, &store, expected, || {
             let report = import(&source, &store, BlockEncoding::Dense)?;
             ensure!(report.damages.is_empty(), "{:?}", report.damages);
             ensure!(report.head.samples == expected.count, "{:?}", report.head);
             Ok(())
         })?;
     }
-    let own = options.dir.join("own");
-    fill_own(&case, &own, usize::MAX)?;
-    let expected = checksum(&case, |_| true)?;
+    let own = dir.join("own");
+    fill_own(case, &own, usize::MAX)?;
+    let expected = checksum(case, |_| true)?;
     let mut own_log = Figures::default();
-    for _ in 0..options.rounds {
-        timed(&mut own_log, &own, expected, || Ok(()))?;
+    for _ in 0..rounds {
+        measure_load(&mut own_log, &own, expected, || Ok(()))?;
     }
-    clear(&options.dir)?;
-    Ok(Measured { case, prometheus_log, own_log })
+    for (log, figures) in [("Prometheus's", &prometheus_log), ("our own", &own_log)] {
+        table.mixed_row(format!("{}, {log} log", case.name()), figures.cells(case));
+        table.keep_rounds(0, figures.round_ms.clone());
+    }
+    Ok(())
 }
 
 /// Times `load` and the opening of `store`, then reads everything back.
-fn timed(
+fn measure_load(
     figures: &mut Figures,
     store: &Path,
     expected: Checksum,
     load: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    reset_peak()?;
-    let before = crate::proc::memory(std::process::id())?.now_bytes;
+    let own_pid = std::process::id();
+    proc::reset_peak(own_pid)?;
+    let before = proc::memory(own_pid)?.now_bytes;
     let region = Region::new(crate::allocations::ALLOCATOR);
-    let start = Instant::now();
-    load()?;
-    let tsdb = read_back::open(store)?;
-    read_back::first_answer(&tsdb, "test_metric")?;
-    figures.round_ms.push(start.elapsed().as_secs_f64() * 1e3);
+    let tsdb = timed(&mut figures.round_ms, || -> Result<_> {
+        load()?;
+        let tsdb = read_back::open(store)?;
+        read_back::first_answer(&tsdb, "test_metric")?;
+        Ok(tsdb)
+    })?;
     let change = region.change();
-    let peak = crate::proc::memory(std::process::id())?.peak_bytes;
+    let peak = proc::memory(own_pid)?.peak_bytes;
     figures.peak_bytes = figures.peak_bytes.max(peak.saturating_sub(before));
     figures.allocations = change.allocations + change.reallocations;
     figures.allocated_bytes = change.bytes_allocated;
     let found = read_back::all(&tsdb)?;
     ensure!(found == expected, "read back {found:?}, expected {expected:?}");
     Ok(())
-}
-
-/// Makes the kernel forget the peak of this process's memory.
-fn reset_peak() -> Result<()> {
-    std::fs::write("/proc/self/clear_refs", "5").context("resetting the peak of resident memory")
 }
 
 /// Writes `content` as a Prometheus log into `dir`.
@@ -274,12 +294,4 @@ pub(crate) fn fill_own(content: &dyn Content, dir: &Path, samples_max: usize) ->
         Ok(())
     })?;
     Ok(())
-}
-
-/// Removes `dir`, if it is there.
-pub(crate) fn clear(dir: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
 }

@@ -6,16 +6,19 @@
 //! the generator's before a figure counts.
 
 mod measure;
-mod report;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use chronolith_model::BlockEncoding;
 
-use crate::load_wal::content::{Checksum, Content, LabelList, Pair, Visit, checksum, mix};
-use crate::load_wal::{clear, fill_own, import, read_back, write_log};
-use crate::options::ReportDirectory;
+use crate::driver::{Benchmark, Run, clear};
+use crate::load_wal::content::{Checksum, Content, LabelList, Pair, Visit, checksum};
+use crate::load_wal::{fill_own, import, read_back, write_log};
+use crate::proc;
+use crate::report::Table;
+use crate::server::Kind;
+use crate::traffic::mix;
 use measure::{Step, Used};
 
 /// Time between two samples of a series.
@@ -48,8 +51,6 @@ pub(crate) struct Options {
     /// Directory for logs and stores; removed afterwards.
     #[arg(long, default_value = "target/load-wal-large")]
     dir: PathBuf,
-    #[command(flatten)]
-    out: ReportDirectory,
     /// One step in this process, for the benchmark itself.
     #[arg(long, hide = true)]
     step: Option<Step>,
@@ -57,7 +58,7 @@ pub(crate) struct Options {
 
 /// Encoding of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Encoding {
+enum Encoding {
     /// Dense chunks, readable by Chronolith only.
     Dense,
     /// Prometheus's XOR chunks.
@@ -74,17 +75,16 @@ impl Encoding {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    pub(super) name: &'static str,
-    pub(super) series: usize,
-    pub(super) samples_per_series: usize,
-    /// Wall seconds, CPU seconds and peak bytes of Prometheus 3.14, as published, for the size without
-    /// `--full`.
-    pub(super) prometheus: (f64, f64, f64),
+struct Shape {
+    name: &'static str,
+    series: usize,
+    samples_per_series: usize,
+    /// Prometheus 3.14, as published, for the size without `--full`.
+    prometheus: Used,
 }
 
 impl Shape {
-    pub(crate) fn samples(&self) -> u64 {
+    fn samples(&self) -> u64 {
         (self.series * self.samples_per_series) as u64
     }
 
@@ -157,27 +157,26 @@ impl Content for Shape {
     }
 }
 
-/// Figures of one shape.
-pub(crate) struct Measured {
-    pub(super) shape: Shape,
-    pub(super) log_bytes: u64,
-    pub(super) checksum: Checksum,
-    pub(super) rows: Vec<(&'static str, Used)>,
-}
+impl Benchmark for Options {
+    /// The version of Prometheus belongs to the report even if it is quoted only.
+    fn servers(&self) -> Result<Vec<Kind>> {
+        let is_needed = self.step.is_none() && (!self.skip_prometheus || Kind::Prometheus.program().is_ok());
+        Ok(if is_needed { vec![Kind::Prometheus] } else { Vec::new() })
+    }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(step) = options.step {
-        return run_step(options, step);
-    }
-    let mut measured = Vec::new();
-    for shape in shapes(options) {
-        if options.only.is_empty() || options.only.iter().any(|name| name == shape.name) {
-            eprintln!("{}: {} series x {} samples", shape.name, shape.series, shape.samples_per_series);
-            measured.push(measure_shape(options, shape)?);
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        if let Some(step) = self.step {
+            return run_step(self, step);
         }
+        let wanted = |shape: &Shape| self.only.is_empty() || self.only.iter().any(|name| name == shape.name);
+        let shapes: Vec<Shape> = shapes(self).into_iter().filter(wanted).collect();
+        ensure!(!shapes.is_empty(), "no shape of that name");
+        for shape in shapes {
+            eprintln!("{}: {} series x {} samples", shape.name, shape.series, shape.samples_per_series);
+            run.with_directory(Some(&self.dir), |run, dir| measure_shape(self, shape, dir, run))?;
+        }
+        Ok(())
     }
-    ensure!(!measured.is_empty(), "no shape of that name");
-    report::write(options, &measured)
 }
 
 fn shapes(options: &Options) -> [Shape; 2] {
@@ -188,41 +187,48 @@ fn shapes(options: &Options) -> [Shape; 2] {
         samples_per_series: (samples_per_series / options.divide.max(1)).max(1),
         prometheus,
     };
-    [
-        shape("wide", 1_000_000, 20, (7.2, 13.4, 1.03e9)),
-        shape("long", 10_000, 10_000 * factor, (8.4, 15.8, 162e6)),
-    ]
+    let of_wide = Used { wall_seconds: 7.2, cpu_seconds: 13.4, peak_bytes: 1.03e9 };
+    let of_long = Used { wall_seconds: 8.4, cpu_seconds: 15.8, peak_bytes: 162e6 };
+    [shape("wide", 1_000_000, 20, of_wide), shape("long", 10_000, 10_000 * factor, of_long)]
 }
 
-fn measure_shape(options: &Options, shape: Shape) -> Result<Measured> {
-    clear(&options.dir)?;
-    let source = options.dir.join("prometheus");
+fn measure_shape(options: &Options, shape: Shape, dir: &Path, run: &mut Run) -> Result<()> {
+    let source = dir.join("prometheus");
     write_log(&shape, &source)?;
-    let log_bytes = crate::proc::disk_bytes(&source);
+    let log_mb = proc::disk_bytes(&source) as f64 / 1e6;
     let checksum = checksum(&shape, |_| true)?;
-    let mut rows = Vec::new();
+    let title = format!(
+        "{}: {} series x {} samples, {log_mb:.0} MB of log, count and checksum verified",
+        shape.name, shape.series, shape.samples_per_series
+    );
+    run.note(format!("{}: checksum {:016x}", shape.name, checksum.sum));
+    let mut table = Table::new(title, ["wall s", "CPU s", "ns CPU a sample", "peak RSS MB"]);
+    let mut add = |name: &str, used: Used| {
+        eprintln!("  {name}: {used}");
+        let ns = used.cpu_seconds * 1e9 / shape.samples() as f64;
+        let cells = [(2, used.wall_seconds), (2, used.cpu_seconds), (1, ns), (0, used.peak_bytes / 1e6)];
+        table.mixed_row(name, cells);
+    };
     let used = measure::step(options, shape.name, Step::Import)?;
-    verify(&options.dir.join("store"), checksum)?;
-    eprintln!("  load of a Prometheus log: {used}");
-    rows.push(("Chronolith: load of a Prometheus log", used));
-    clear(&options.dir.join("store"))?;
+    verify(&dir.join("store"), checksum)?;
+    add("Chronolith: load of a Prometheus log", used);
+    clear(&dir.join("store"))?;
     if !options.skip_prometheus {
-        let used = measure::prometheus(&source, shape.series)?;
-        eprintln!("  Prometheus on the same log: {used}");
-        rows.push(("Prometheus on the same log", used));
+        add("Prometheus on the same log", measure::prometheus(&source, shape.series)?);
     }
     clear(&source)?;
     if !options.skip_own {
         let used = measure::fill_and_kill(options, shape.name)?;
-        eprintln!("  filling our own log: {used}");
-        rows.push(("Chronolith: writing the same content, then kill -9", used));
+        add("Chronolith: writing the same content, then kill -9", used);
         let used = measure::step(options, shape.name, Step::Replay)?;
-        verify(&options.dir.join("own"), checksum)?;
-        eprintln!("  restart after kill -9, full replay: {used}");
-        rows.push(("Chronolith: restart after kill -9, full replay of its own log", used));
+        verify(&dir.join("own"), checksum)?;
+        add("Chronolith: restart after kill -9, full replay of its own log", used);
     }
-    clear(&options.dir)?;
-    Ok(Measured { shape, log_bytes, checksum, rows })
+    if !options.full && options.divide <= 1 {
+        add("Prometheus 3.14, quoted", shape.prometheus);
+    }
+    run.table(table);
+    Ok(())
 }
 
 fn verify(dir: &Path, expected: Checksum) -> Result<()> {
@@ -233,7 +239,7 @@ fn verify(dir: &Path, expected: Checksum) -> Result<()> {
 
 fn run_step(options: &Options, step: Step) -> Result<()> {
     let shape = shapes(options).into_iter().find(|shape| options.only.iter().any(|name| name == shape.name));
-    let Some(shape) = shape else { anyhow::bail!("a step needs a shape") };
+    let shape = shape.context("a step needs a shape")?;
     match step {
         Step::Import => {
             let store = options.dir.join("store");
@@ -249,17 +255,16 @@ fn run_step(options: &Options, step: Step) -> Result<()> {
         Step::Replay => {
             let tsdb = read_back::open(&options.dir.join("own"))?;
             read_back::first_answer(&tsdb, "container_0_operations_total")?;
-            measure::print_used();
+            measure::print_used()?;
             // The next start is to find what this one found.
             std::process::abort();
         }
         Step::Fill => {
             fill_own(&shape, &options.dir.join("own"), usize::MAX)?;
-            measure::print_used();
+            measure::print_used()?;
             // Whoever started this ends it with a kill.
             std::thread::sleep(std::time::Duration::from_secs(600));
         }
     }
-    measure::print_used();
-    Ok(())
+    measure::print_used()
 }

@@ -9,6 +9,7 @@
 
 mod all_storage;
 mod allocations;
+mod alternation;
 mod block_series;
 mod body;
 mod bucket;
@@ -16,6 +17,7 @@ mod carbon;
 mod carbon_cache;
 mod departed_series;
 mod disk;
+mod driver;
 mod families;
 mod fleet;
 mod hostile_order;
@@ -24,6 +26,7 @@ mod influx;
 mod influx_scale;
 mod label_endpoints;
 mod late;
+mod latency;
 mod line_protocol;
 mod load_wal;
 mod load_wal_large;
@@ -45,17 +48,22 @@ mod rollups;
 mod server;
 mod sizes;
 mod traffic;
+mod workers;
 mod write_path;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use driver::{Benchmark, Directories};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", about = "Benchmarks against other servers on this machine")]
 struct Args {
     #[command(subcommand)]
     name: Name,
+    #[command(flatten)]
+    directories: Directories,
 }
 
 #[derive(Subcommand)]
@@ -117,37 +125,45 @@ enum Name {
     WritePath(write_path::Options),
 }
 
+impl Name {
+    fn benchmark(&self) -> &dyn Benchmark {
+        match self {
+            Name::AllStorage(options) => options,
+            Name::BlockSeries(options) => options,
+            Name::Bucket(options) => options,
+            Name::DepartedSeries(options) => options,
+            Name::Disk(options) => options,
+            Name::HostileOrder(options) => options,
+            Name::InfluxScale(options) => options,
+            Name::LabelEndpoints(options) => options,
+            Name::Late(options) => options,
+            Name::LineProtocol(options) => options,
+            Name::Carbon(options) => options,
+            Name::ManyTenants(options) => options,
+            Name::ManyBlocks(options) => options,
+            Name::Memory(options) => options,
+            Name::Neighbours(options) => options,
+            Name::Pairs(options) => options,
+            Name::Queries(options) => options,
+            Name::QueryLimits(options) => options,
+            Name::RateKernel(options) => options,
+            Name::GraphAnswers(options) => options,
+            Name::RemoteWrite(options) => options,
+            Name::Reorder(options) => options,
+            Name::Rollups(options) => options,
+            Name::LoadWal(options) => options,
+            Name::LoadWalLarge(options) => options,
+            Name::Restart(options) => options,
+            Name::WritePath(options) => options,
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    let done = match Args::parse().name {
-        Name::AllStorage(options) => all_storage::run(&options),
-        Name::BlockSeries(options) => block_series::run(&options),
-        Name::Bucket(options) => bucket::run(&options),
-        Name::DepartedSeries(options) => departed_series::run(&options),
-        Name::Disk(options) => disk::run(&options),
-        Name::HostileOrder(options) => hostile_order::run(&options),
-        Name::InfluxScale(options) => influx_scale::run(&options),
-        Name::LabelEndpoints(options) => label_endpoints::run(&options),
-        Name::Late(options) => late::run(&options),
-        Name::LineProtocol(options) => line_protocol::run(&options),
-        Name::Carbon(options) => carbon::run(&options),
-        Name::ManyTenants(options) => many_tenants::run(&options),
-        Name::ManyBlocks(options) => many_blocks::run(&options),
-        Name::Memory(options) => memory::run(&options),
-        Name::Neighbours(options) => neighbours::run(&options),
-        Name::Pairs(options) => pairs::run(&options),
-        Name::Queries(options) => queries::run(&options),
-        Name::QueryLimits(options) => queries::limits::run(&options),
-        Name::RateKernel(options) => queries::kernel::run(&options),
-        Name::GraphAnswers(options) => queries::graph_answers::run(&options),
-        Name::RemoteWrite(options) => remote_write::run(&options),
-        Name::Reorder(options) => reorder::run(&options),
-        Name::Rollups(options) => rollups::run(&options),
-        Name::LoadWal(options) => load_wal::run(&options),
-        Name::LoadWalLarge(options) => load_wal_large::run(&options),
-        Name::Restart(options) => restart::run(&options),
-        Name::WritePath(options) => write_path::run(&options),
-    };
-    match done {
+    let matches = Args::command().get_matches();
+    let command = matches.subcommand_name().unwrap_or_default();
+    let Args { name, directories } = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match driver::run(command, name.benchmark(), &directories) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

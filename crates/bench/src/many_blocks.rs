@@ -9,17 +9,18 @@ mod fill;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
 use crate::body::Body;
+use crate::driver::{Benchmark, Run};
+use crate::fleet::WRITE_PATH;
 use crate::http::{self, WriteConnection};
-use crate::options::{DataDirectory, ReportDirectory};
 use crate::proc::{self, CpuSeconds, Memory};
-use crate::report::{Bound, Failures, Report, Table, Target};
+use crate::report::{Figure, Table};
 use crate::server::{Kind, Server, Setup};
 
-const POLL: Duration = Duration::from_millis(2);
+const POLL: Duration = Duration::from_millis(100);
 const READY_WAIT: Duration = Duration::from_secs(300);
 /// Time limit for a flush and a compaction to begin.
 const MAINTENANCE_WAIT: Duration = Duration::from_secs(120);
@@ -42,10 +43,6 @@ pub(crate) struct Options {
     /// 50 tenants, 6 days, 2,000 windows: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// Blocks of one run.
@@ -72,58 +69,52 @@ struct Measured {
     cpu: CpuSeconds,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let now_ms = SystemClock::new().now_ms();
-    let Options { tenants, days, windows, .. } = *options;
-    let quick = options.quick;
-    let cases = [
-        (
-            "tenants",
-            Shape {
-                tenants: if quick { 50 } else { tenants },
-                days: if quick { 6 } else { days },
-                windows: 0,
-                now_ms,
-            },
-        ),
-        ("one tenant", Shape { tenants: 0, days: 0, windows: if quick { 2000 } else { windows }, now_ms }),
-    ];
-    let mut measured = Vec::new();
-    let mut failures = Failures::default();
-    for (name, shape) in cases {
-        println!("{name}: {shape:?}");
-        if let Some(one) = failures.keep(name.to_owned(), measure(options, shape)) {
-            println!(
-                "  ready after {:.3} s (first start {:.3} s), {} maps, {} MB",
-                one.start_seconds,
-                one.first_start_seconds,
-                one.maps,
-                one.memory.now_bytes >> 20
-            );
-            measured.push((name, one));
-        }
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        Ok(vec![Kind::Chronolith])
     }
-    report(options, &measured)?;
-    failures.end()
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let now_ms = SystemClock::new().now_ms();
+        let Options { tenants, days, windows, quick, .. } = *self;
+        let shape = if quick {
+            Shape { tenants: 50, days: 6, windows: 2000, now_ms }
+        } else {
+            Shape { tenants, days, windows, now_ms }
+        };
+        let cases = [
+            ("tenants", Shape { windows: 0, ..shape }),
+            ("one tenant", Shape { tenants: 0, days: 0, ..shape }),
+        ];
+        let mut measured = Vec::new();
+        for (name, shape) in cases {
+            println!("{name}: {shape:?}");
+            let setup = Setup::new(0).own_flags(["--multitenancy", "--flush-delay", "1s"]);
+            let done = run.measure_server(Kind::Chronolith, setup, |server| measure(server, shape));
+            if let Some(one) = run.keep(name, done) {
+                println!("  ready after {:.3} s, {} maps", one.start_seconds, one.maps);
+                measured.push((name, one));
+            }
+        }
+        run.note(format!(
+            "{tenants} tenants with {days} blocks of a day each; one tenant with {windows} blocks of two hours"
+        ));
+        run.note(if quick { "--quick: a part of that" } else { "" });
+        report(&measured, run);
+        Ok(())
+    }
 }
 
-fn measure(options: &Options, shape: Shape) -> Result<Measured> {
-    let flags = ["--multitenancy", "--flush-delay", "1s"].map(str::to_owned).to_vec();
-    let mut server =
-        Server::start_with(Kind::Chronolith, &options.data, Setup { flags, ..Setup::default() })?;
+fn measure(server: &mut Server, shape: Shape) -> Result<Measured> {
     server.stop()?;
     let started = Instant::now();
     fill::fill(&server.data_dir(), shape)?;
     println!("  blocks written in {:.1} s", started.elapsed().as_secs_f64());
-    measure_over(&mut server, shape).with_context(|| format!("log ends with:\n{}", server.log_tail()))
-}
-
-fn measure_over(server: &mut Server, shape: Shape) -> Result<Measured> {
-    let first_start_seconds = start(server)?;
+    let first_start_seconds = server.start_again(READY_WAIT)?;
     server.stop()?;
-    let start_seconds = start(server)?;
+    let start_seconds = server.start_again(READY_WAIT)?;
     let maps = proc::map_count(server.pid())?;
-    let memory = proc::memory(server.pid())?;
+    let memory = server.memory()?;
     let compacted_before = server.metric("compaction_runs")?;
     let begun = Instant::now();
     let query_count = query_old_blocks(server, shape)?;
@@ -131,10 +122,10 @@ fn measure_over(server: &mut Server, shape: Shape) -> Result<Measured> {
     let begun = Instant::now();
     let flushed_before = server.metric("flushes")?;
     write_old_window(server, shape)?;
-    wait_for(server, "a flush", || Ok(server.metric("flushes")? > flushed_before))?;
+    wait_for_more(server, "flushes", flushed_before)?;
     let flush_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    wait_for(server, "a compaction", || Ok(server.metric("compaction_runs")? > compacted_before))?;
+    wait_for_more(server, "compaction_runs", compacted_before)?;
     let compaction_seconds = begun.elapsed().as_secs_f64();
     // Some time of compaction, with blocks coming and going.
     std::thread::sleep(Duration::from_secs(5));
@@ -147,23 +138,12 @@ fn measure_over(server: &mut Server, shape: Shape) -> Result<Measured> {
         query_seconds,
         query_count,
         maps_after: proc::map_count(server.pid())?,
-        memory_after: proc::memory(server.pid())?,
+        memory_after: server.memory()?,
         flush_seconds,
         compaction_seconds,
         compacted: server.metric("compaction_runs")? - compacted_before,
-        cpu: proc::cpu_seconds(server.pid())?,
+        cpu: server.cpu()?,
     })
-}
-
-/// Seconds from exec to ready.
-fn start(server: &mut Server) -> Result<f64> {
-    let begun = server.exec_again()?;
-    while !server.is_ready() {
-        server.check_alive()?;
-        ensure!(begun.elapsed() < READY_WAIT, "not ready after {} s", READY_WAIT.as_secs());
-        std::thread::sleep(POLL);
-    }
-    Ok(begun.elapsed().as_secs_f64())
 }
 
 /// Asks for single samples all over the blocks; gives how many.
@@ -194,61 +174,42 @@ fn write_old_window(server: &Server, shape: Shape) -> Result<()> {
     let mut body = Body::new(std::iter::once(labels));
     body.set(shape.now_ms - 3 * HOUR_MS, std::iter::once(1.0));
     let tenant = if shape.tenants > 0 { fill::tenant(0) } else { fill::ONE.to_owned() };
-    let mut connection = WriteConnection::open(server.port, "/api/v1/write")?;
+    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
     connection.set_tenant(&tenant);
     connection.post(body.bytes())
 }
 
-fn wait_for(server: &Server, what: &str, done: impl Fn() -> Result<bool>) -> Result<()> {
-    let begun = Instant::now();
-    while !done()? {
-        if begun.elapsed() > MAINTENANCE_WAIT {
-            bail!("{what} did not happen within {} s\n{}", MAINTENANCE_WAIT.as_secs(), server.log_tail());
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    Ok(())
+fn wait_for_more(server: &mut Server, metric: &str, before: f64) -> Result<()> {
+    server.wait_for(metric, POLL, MAINTENANCE_WAIT, |server| {
+        Ok((server.metric(metric)? > before).then_some(()))
+    })
 }
 
-fn report(options: &Options, measured: &[(&str, Measured)]) -> Result<()> {
+const FIGURES: [Figure<Measured>; 13] = [
+    ("first start, reads each meta.json, s", 3, |m| m.first_start_seconds),
+    ("start to ready, s", 3, |m| m.start_seconds),
+    ("memory maps when ready", 0, |m| m.maps as f64),
+    ("resident when ready, MB", 1, |m| m.memory.now_bytes as f64 / 1e6),
+    ("queries of old blocks", 0, |m| m.query_count as f64),
+    ("ms per query of an old block", 2, |m| m.query_seconds * 1000.0 / m.query_count as f64),
+    ("write to flush, s", 2, |m| m.flush_seconds),
+    ("then to a compaction, s", 2, |m| m.compaction_seconds),
+    ("compactions", 0, |m| m.compacted),
+    ("memory maps at the end", 0, |m| m.maps_after as f64),
+    ("resident at the end, MB", 1, |m| m.memory_after.now_bytes as f64 / 1e6),
+    ("resident peak, MB", 1, |m| m.memory_after.peak_bytes as f64 / 1e6),
+    ("CPU of the server, s", 2, |m| m.cpu.total()),
+];
+
+fn report(measured: &[(&str, Measured)], run: &mut Run) {
     let mut table = Table::new("Start over many blocks", measured.iter().map(|(name, _)| *name));
-    let all = |of: fn(&Measured) -> f64| measured.iter().map(move |(_, one)| of(one)).collect::<Vec<_>>();
-    table.row("first start, reads each meta.json, s", 3, all(|m| m.first_start_seconds));
-    table.row("start to ready, s", 3, all(|m| m.start_seconds));
-    table.row("memory maps when ready", 0, all(|m| m.maps as f64));
-    table.row("resident when ready, MB", 1, all(|m| m.memory.now_bytes as f64 / 1e6));
-    table.row("queries of old blocks", 0, all(|m| m.query_count as f64));
-    table.row("ms per query of an old block", 2, all(|m| m.query_seconds * 1000.0 / m.query_count as f64));
-    table.row("write to flush, s", 2, all(|m| m.flush_seconds));
-    table.row("then to a compaction, s", 2, all(|m| m.compaction_seconds));
-    table.row("compactions", 0, all(|m| m.compacted));
-    table.row("memory maps at the end", 0, all(|m| m.maps_after as f64));
-    table.row("resident at the end, MB", 1, all(|m| m.memory_after.now_bytes as f64 / 1e6));
-    table.row("resident peak, MB", 1, all(|m| m.memory_after.peak_bytes as f64 / 1e6));
-    table.row("CPU of the server, s", 2, all(|m| m.cpu.total()));
-    let mut targets = Vec::new();
+    table.figures(&FIGURES, measured.iter().map(|(_, one)| one));
+    run.table(table);
     for (name, one) in measured {
         let maps = one.maps.max(one.maps_after) as f64;
-        targets.push(Target::new(
-            format!("{name}: start to ready, s"),
-            one.start_seconds,
-            Bound::AtMost(1.0),
-        ));
-        targets.push(Target::new(format!("{name}: memory maps"), maps, Bound::AtMost(500.0)));
         let resident = one.memory_after.peak_bytes as f64 / 1e6;
-        targets.push(Target::new(format!("{name}: resident peak, MB"), resident, Bound::AtMost(300.0)));
+        run.at_most(format!("{name}: start to ready, s"), one.start_seconds, 1.0);
+        run.at_most(format!("{name}: memory maps"), maps, 500.0);
+        run.at_most(format!("{name}: resident peak, MB"), resident, 300.0);
     }
-    let Options { tenants, days, windows, .. } = options;
-    let shape = format!(
-        "{tenants} tenants with {days} blocks of a day each; one tenant with {windows} blocks of two hours"
-    );
-    let notes = vec![shape, if options.quick { "--quick: a part of that".to_owned() } else { String::new() }];
-    Report {
-        name: "many-blocks".to_owned(),
-        kinds: vec![Kind::Chronolith],
-        notes,
-        tables: vec![table],
-        targets,
-    }
-    .write(&options.out)
 }

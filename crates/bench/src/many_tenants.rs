@@ -8,17 +8,19 @@
 
 mod disk_counter;
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use chronolith_base::{Clock, Env, ManualClock, RealDisk, Rng};
 use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch};
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
 
+use crate::driver::{Benchmark, Run};
 use crate::observed_disk::ObservedDisk;
-use crate::options::DataDirectory;
-use crate::proc;
+use crate::proc::{self, Stopwatch};
+use crate::report::{Figure, MIB, Table};
 use disk_counter::{DiskCounter, DiskCounts};
 
 /// 2026-11-20 00:00 UTC.
@@ -48,8 +50,6 @@ pub(crate) struct Options {
     /// 200 tenants: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// Cost of one day.
@@ -62,7 +62,7 @@ struct Day {
     disk: DiskCounts,
 }
 
-struct Run<'a> {
+struct Store<'a> {
     options: &'a Options,
     tenant_count: usize,
     clock: Arc<ManualClock>,
@@ -70,16 +70,14 @@ struct Run<'a> {
     tsdb: Arc<Tsdb>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.series > 0 && options.interval > 0 && options.days > 0, "counts must be above 0");
-    let dir = options.data.join(format!("chronolith-bench-{}-many-tenants", std::process::id()));
-    std::fs::create_dir_all(&dir)?;
-    let done = measure(options, &dir);
-    std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
-    done
+impl Benchmark for Options {
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(self.series > 0 && self.interval > 0 && self.days > 0, "counts must be above 0");
+        run.with_directory(None, |run, dir| measure(self, dir, run))
+    }
 }
 
-fn measure(options: &Options, dir: &std::path::Path) -> Result<()> {
+fn measure(options: &Options, dir: &Path, run: &mut Run) -> Result<()> {
     let clock = Arc::new(ManualClock::new(START_MS));
     let disk = Arc::new(DiskCounter::default());
     let observed = ObservedDisk::new(RealDisk::new(), disk.clone());
@@ -89,18 +87,29 @@ fn measure(options: &Options, dir: &std::path::Path) -> Result<()> {
     store.flush.small_window_bytes = options.small_window;
     let tsdb = Tsdb::open(env, store, Arc::default()).map_err(|error| anyhow!("{error}"))?;
     let tenant_count = if options.quick { options.tenants.min(200) } else { options.tenants };
-    let run = Run { options, tenant_count, clock, disk, tsdb };
-    println!("{tenant_count} tenants of {} series, a sample in {} s", options.series, options.interval);
-    for day in 0..options.days {
-        let measured = run.day()?;
-        println!("  day {}: {}", day + 1, measured.summary());
+    let store = Store { options, tenant_count, clock, disk, tsdb };
+    run.note(format!(
+        "{tenant_count} tenants of {} series, a sample in {} s",
+        options.series, options.interval
+    ));
+    let mut days = Vec::new();
+    for day in 1..=options.days {
+        days.push(store.day()?);
+        println!("day {day} of {}", options.days);
     }
     let memory = proc::memory(std::process::id())?;
-    println!("  resident {} MiB, most {} MiB", memory.now_bytes >> 20, memory.peak_bytes >> 20);
-    run.check()
+    store.check()?;
+    run.note(format!("samples of {CHECKED_COUNT} tenants are all there"));
+    let mut table = Table::new("a day", (1..=options.days).map(|day| format!("day {day}")));
+    table.figures(&FIGURES, days.iter());
+    run.table(table);
+    let mut of_process = Table::new("this process", ["resident MiB", "at most"]);
+    of_process.row("at the end", 0, [memory.now_bytes as f64 / MIB, memory.peak_bytes as f64 / MIB]);
+    run.table(of_process);
+    Ok(())
 }
 
-impl Run<'_> {
+impl Store<'_> {
     fn tenant(idx: usize) -> Result<TenantId> {
         TenantId::new(&format!("tenant-{idx:05}")).map_err(|error| anyhow!("{error}"))
     }
@@ -111,19 +120,18 @@ impl Run<'_> {
             self.append_hour()?;
             let blocks = self.tsdb.statistics().stats().maintenance.flush_count;
             let disk = self.disk.counts();
-            let cpu = proc::cpu_seconds(std::process::id())?.total();
-            let start = Instant::now();
+            let stopwatch = Stopwatch::of_this_process()?;
             // Flushes are searched every ten seconds; each run has a budget of compactions.
             self.tsdb.maintenance().run();
-            let cpu_seconds = proc::cpu_seconds(std::process::id())?.total() - cpu;
+            let spent = stopwatch.spent()?;
             let block_count = self.tsdb.statistics().stats().maintenance.flush_count - blocks;
             if block_count > 0 {
-                day.flush_cpu_seconds += cpu_seconds;
-                day.flush_seconds += start.elapsed().as_secs_f64();
+                day.flush_cpu_seconds += spent.cpu.total();
+                day.flush_seconds += spent.wall_seconds;
                 day.block_count += block_count;
                 day.disk.add(self.disk.counts().since(disk));
             } else {
-                day.other_cpu_seconds += cpu_seconds;
+                day.other_cpu_seconds += spent.cpu.total();
             }
         }
         Ok(day)
@@ -171,21 +179,22 @@ impl Run<'_> {
                 columns.times.len()
             );
         }
-        println!("  samples of {CHECKED_COUNT} tenants are all there");
         Ok(())
     }
 }
 
+const FIGURES: [Figure<Day>; 7] = [
+    ("blocks flushed", 0, |day| day.block_count as f64),
+    ("in CPU s", 2, |day| day.flush_cpu_seconds),
+    ("in s", 1, |day| day.flush_seconds),
+    ("files synced per block", 2, |day| day.per_block(day.disk.file_syncs)),
+    ("directories synced per block", 2, |day| day.per_block(day.disk.dir_syncs)),
+    ("files made per block", 2, |day| day.per_block(day.disk.files)),
+    ("looks without a flush, CPU s", 2, |day| day.other_cpu_seconds),
+];
+
 impl Day {
-    fn summary(&self) -> String {
-        let Day { flush_cpu_seconds, flush_seconds, other_cpu_seconds, block_count, disk } = self;
-        let each = |count: u64| count as f64 / (*block_count).max(1) as f64;
-        format!(
-            "{block_count} blocks flushed in {flush_cpu_seconds:.2} s of CPU, {flush_seconds:.1} s; per block {:.2} files synced, \
-             {:.2} directories synced, {:.2} files made; looks without a flush {other_cpu_seconds:.2} s of CPU",
-            each(disk.file_syncs),
-            each(disk.dir_syncs),
-            each(disk.files),
-        )
+    fn per_block(&self, count: u64) -> f64 {
+        count as f64 / self.block_count.max(1) as f64
     }
 }

@@ -13,11 +13,11 @@ use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 use serde_json::Value;
 
+use crate::driver::{Benchmark, Run};
 use crate::fleet::{Content, Fleet, Shape};
 use crate::http;
-use crate::options::{DataDirectory, ReportDirectory, Servers};
-use crate::proc::{self, Memory};
-use crate::report::Failures;
+use crate::options::Servers;
+use crate::proc::Memory;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{self, POD_SERIES, STEP_MS};
 
@@ -66,14 +66,10 @@ pub(crate) struct Options {
     /// At most 10 000 series and 2 minutes: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct Case {
     kind: Kind,
     content: Content,
     series_count: usize,
@@ -81,9 +77,9 @@ struct Run {
     churn_minutes: usize,
 }
 
-/// Figures of one run.
+/// Figures of one case.
 struct Measured {
-    run: Run,
+    case: Case,
     /// Samples, and all series that ever were.
     sample_count: usize,
     series_ever: usize,
@@ -94,95 +90,87 @@ struct Measured {
     parts: Vec<(String, f64)>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = options.only.chosen(&Kind::ALL)?;
-    ensure!(options.batch >= POD_SERIES && options.connections > 0, "batch must be at least {POD_SERIES}");
-    let mut measured = Vec::new();
-    let mut failures = Failures::default();
-    for run in plan(options, &kinds) {
-        println!("{}", run.title());
-        if let Some(one) = failures.keep(run.title(), start_and_measure(run, options)) {
-            println!("  {:.0} bytes an active series", one.bytes_per_series());
-            measured.push(one);
-        }
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        self.only.of(&Kind::ALL)
     }
-    report::write(options, &kinds, &measured)?;
-    failures.end()
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(self.batch >= POD_SERIES && self.connections > 0, "batch must be at least {POD_SERIES}");
+        let mut measured = Vec::new();
+        for case in plan(self, &run.kinds()) {
+            println!("{}", case.title());
+            let setup = Setup::new(case.series_count);
+            let done = run.measure_server(case.kind, setup, |server| measure(server, case, self));
+            if let Some(one) = run.keep(&case.title(), done) {
+                println!("  {:.0} bytes an active series", one.bytes_per_series());
+                measured.push(one);
+            }
+        }
+        report::add(self, &measured, run);
+        Ok(())
+    }
 }
 
-fn start_and_measure(run: Run, options: &Options) -> Result<Measured> {
-    let setup = Setup { series_count: run.series_count, ..Setup::default() };
-    let mut server = Server::start_with(run.kind, &options.data, setup)?;
-    measure(&mut server, run, options)
-        .with_context(|| format!("{}; its log ends with:\n{}", run.kind.name(), server.log_tail()))
-}
-
-fn plan(options: &Options, kinds: &[Kind]) -> Vec<Run> {
+fn plan(options: &Options, kinds: &[Kind]) -> Vec<Case> {
     let capped = |count: usize| if options.quick { count.min(QUICK_SERIES) } else { count };
     let minutes =
         if options.quick { options.churn_minutes.min(QUICK_MINUTES) } else { options.churn_minutes };
     let mut sizes: Vec<usize> = options.series.iter().map(|count| capped(*count)).collect();
     sizes.dedup();
-    let mut runs = Vec::new();
+    let mut cases = Vec::new();
     for content in [Content::Mix, Content::Noisy] {
         for &series_count in &sizes {
             let peers = content == Content::Mix && series_count <= options.peer_series;
             let wanted = |kind: &&Kind| **kind == Kind::Chronolith || peers;
             if content == Content::Mix || series_count <= options.noisy_series {
-                let run = |kind: &Kind| Run { kind: *kind, content, series_count, churn_minutes: 0 };
-                runs.extend(kinds.iter().filter(wanted).map(run));
+                let case = |kind: &Kind| Case { kind: *kind, content, series_count, churn_minutes: 0 };
+                cases.extend(kinds.iter().filter(wanted).map(case));
             }
         }
     }
     let series_count = capped(options.churn_series);
     if series_count > 0 && minutes > 0 {
-        let run =
-            |kind: &Kind| Run { kind: *kind, content: Content::Mix, series_count, churn_minutes: minutes };
-        runs.extend(kinds.iter().map(run));
+        let content = Content::Mix;
+        let case = |kind: &Kind| Case { kind: *kind, content, series_count, churn_minutes: minutes };
+        cases.extend(kinds.iter().map(case));
     }
-    runs
+    cases
 }
 
-fn measure(server: &mut Server, run: Run, options: &Options) -> Result<Measured> {
-    let empty_bytes = proc::memory(server.pid())?.now_bytes;
-    let steps = if run.churn_minutes > 0 {
-        run.churn_minutes * STEPS_A_MINUTE
+fn measure(server: &mut Server, case: Case, options: &Options) -> Result<Measured> {
+    let empty_bytes = server.memory()?.now_bytes;
+    let steps = if case.churn_minutes > 0 {
+        case.churn_minutes * STEPS_A_MINUTE
     } else {
-        (STEP_SAMPLES / run.series_count).clamp(STEPS_MIN, STEPS_MAX)
+        (STEP_SAMPLES / case.series_count).clamp(STEPS_MIN, STEPS_MAX)
     };
-    let batch_len = batch_len(run, options);
-    let now_ms = SystemClock::new().now_ms();
-    let shape = Shape {
-        series: 0..run.series_count,
-        batch_len,
-        connection_count: options.connections,
-        content: run.content,
-        start_ms: (now_ms - 60_000 - steps as i64 * STEP_MS) / STEP_MS * STEP_MS,
-    };
+    let batch_len = batch_len(case, options);
+    let shape = Shape::up_to_now(case.series_count, batch_len, options.connections, case.content, steps);
     let mut fleet = Fleet::new(&shape);
     let limit = Duration::from_secs(options.load_seconds);
     fleet.fill(server.port, FILL_STEPS, limit)?;
     println!("  first samples are there");
-    let loaded = if run.churn_minutes > 0 {
-        churn(server, &mut fleet, run, limit)?
+    let loaded = if case.churn_minutes > 0 {
+        churn(server, &mut fleet, case, limit)?
     } else {
         fleet.send(server.port, 0..steps, |watch| watch.wait(steps, limit).map(drop))?;
         Loaded {
             sample_count: fleet.acked_sample_count(),
-            series_ever: run.series_count,
+            series_ever: case.series_count,
             steps_sent: fleet.steps_sent(),
         }
     };
     std::thread::sleep(SETTLE);
     server.check_alive()?;
-    let settled = proc::memory(server.pid())?;
+    let settled = server.memory()?;
     let parts = memory_parts(server)?;
     server.make_visible()?;
     let range_s = (steps + FILL_STEPS + 10) as i64 * STEP_MS / 1000;
     let end_ms = shape.start_ms + (steps as i64 + 4) * STEP_MS;
     verify(server, &loaded, end_ms, range_s)?;
     Ok(Measured {
-        run,
+        case,
         sample_count: loaded.sample_count,
         series_ever: loaded.series_ever,
         steps_sent: loaded.steps_sent,
@@ -194,9 +182,9 @@ fn measure(server: &mut Server, run: Run, options: &Options) -> Result<Measured>
 
 /// Series of a request: few enough that requests start with every number of samples, or that a tenth can be
 /// replaced.
-fn batch_len(run: Run, options: &Options) -> usize {
-    let part = run.series_count / options.connections;
-    let batch_count = if run.churn_minutes > 0 { CHURN_PART } else { FILL_STEPS / options.connections };
+fn batch_len(case: Case, options: &Options) -> usize {
+    let part = case.series_count / options.connections;
+    let batch_count = if case.churn_minutes > 0 { CHURN_PART } else { FILL_STEPS / options.connections };
     (part / batch_count.max(1)).clamp(1, options.batch)
 }
 
@@ -207,12 +195,12 @@ struct Loaded {
     steps_sent: usize,
 }
 
-fn churn(server: &Server, fleet: &mut Fleet, run: Run, limit: Duration) -> Result<Loaded> {
+fn churn(server: &Server, fleet: &mut Fleet, case: Case, limit: Duration) -> Result<Loaded> {
     let started = SystemClock::new().now_ms();
     let mut gone_samples = 0;
-    let mut next_idx = run.series_count;
+    let mut next_idx = case.series_count;
     let mut steps_sent = 0;
-    for minute in 0..run.churn_minutes {
+    for minute in 0..case.churn_minutes {
         // Whole pods come and go; an index that starts a pod keeps their series together.
         next_idx = next_idx.next_multiple_of(POD_SERIES);
         let replaced = fleet.replace_oldest(CHURN_PART, next_idx);

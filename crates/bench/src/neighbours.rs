@@ -18,9 +18,12 @@ use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock, thread};
 
 use crate::body::Body;
+use crate::driver::{Benchmark, Run};
+use crate::fleet::WRITE_PATH;
 use crate::http::{QueryConnection, WriteConnection, query_path, range_path};
-use crate::options::DataDirectory;
+use crate::latency::{at, largest};
 use crate::proc::RunQueue;
+use crate::report::{Figure, Table};
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{STEP_MS, Values, labels};
 
@@ -76,8 +79,6 @@ pub(crate) struct Options {
     /// Priority of the clients of the greedy tenants.
     #[arg(long, value_enum, default_value_t = ClientPriority::Usual)]
     client_priority: ClientPriority,
-    #[command(flatten)]
-    data: DataDirectory,
     /// Further flags of the server.
     #[arg(long = "server-flag", allow_hyphen_values = true)]
     server_flags: Vec<String>,
@@ -101,42 +102,58 @@ enum ClientPriority {
     Low,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let start_ms = SystemClock::new().now_ms() / STEP_MS * STEP_MS - HISTORY_STEPS as i64 * STEP_MS;
-    let mut flags = vec!["--multitenancy=true".to_owned(), "--self-scrape=off".to_owned()];
-    flags.extend_from_slice(&options.server_flags);
-    let setup = Setup { series_count: options.series, flags, ..Setup::default() };
-    let mut server = Server::start_with(Kind::Chronolith, &options.data, setup)?;
-    send_history(&server, SMALL, SMALL_SERIES, start_ms)?;
-    match options.load {
-        Load::Heavy => send_history(&server, READERS, options.series, start_ms)?,
-        Load::NewSeries => {}
-        Load::ContinuousQueries => continuous::send_history(&server, options.shape(), start_ms)?,
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        Ok(vec![Kind::Chronolith])
     }
-    let alone = Phase::measure(&server, start_ms, options)?;
-    println!("alone:    {}", alone.summary());
-    let greedy = Greedy::default();
-    let together = match options.load {
-        Load::ContinuousQueries => next_to_continuous_queries(&server, start_ms, options)?,
-        Load::Heavy | Load::NewSeries => greedy.next_to(&mut server, start_ms, options)?,
-    };
-    println!("together: {}", together.summary());
-    match options.load {
-        Load::Heavy => {
-            println!("greedy tenants: {}", greedy.summary());
-            ensure!(greedy.queries.load(Ordering::Relaxed) > 0, "no heavy query was answered");
-            together.check(&alone, SLOWDOWN_MAX, SLOWDOWN_MS)
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let setup = Setup::new(self.series)
+            .own_flags(["--multitenancy=true", "--self-scrape=off"])
+            .own_flags(self.server_flags.clone());
+        let greedy = Greedy::default();
+        let [alone, together] =
+            run.measure_server(Kind::Chronolith, setup, |server| self.measure_phases(server, &greedy))?;
+        let mut table = Table::new("the small tenant", ["alone", "together"]);
+        table.figures(&FIGURES, [&alone, &together].into_iter());
+        run.table(table);
+        if self.load != Load::ContinuousQueries {
+            run.note(format!("greedy tenants: {}", greedy.summary()));
         }
-        Load::NewSeries => {
-            println!("greedy tenants: {}", greedy.summary());
-            ensure!(greedy.writes_refused.load(Ordering::Relaxed) > 0, "the loud tenant was never refused");
-            together.check(&alone, NEW_SERIES_SLOWDOWN_MAX, 0.0)
-        }
-        Load::ContinuousQueries => together.check(&alone, SLOWDOWN_MAX, SLOWDOWN_MS),
+        let checked = match self.load {
+            Load::Heavy | Load::ContinuousQueries => together.check(&alone, SLOWDOWN_MAX, SLOWDOWN_MS),
+            Load::NewSeries => together.check(&alone, NEW_SERIES_SLOWDOWN_MAX, 0.0),
+        };
+        run.keep("the small tenant", checked);
+        Ok(())
     }
 }
 
 impl Options {
+    /// Measures the small tenant alone and next to the others.
+    fn measure_phases(&self, server: &mut Server, greedy: &Greedy) -> Result<[Phase; 2]> {
+        let start_ms = SystemClock::new().now_ms() / STEP_MS * STEP_MS - HISTORY_STEPS as i64 * STEP_MS;
+        send_history(server, SMALL, SMALL_SERIES, start_ms)?;
+        match self.load {
+            Load::Heavy => send_history(server, READERS, self.series, start_ms)?,
+            Load::NewSeries => {}
+            Load::ContinuousQueries => continuous::send_history(server, self.shape(), start_ms)?,
+        }
+        let alone = Phase::measure(server, start_ms, self)?;
+        println!("alone: p99 of queries {:.1} ms", at(&alone.queries.served_ms, 0.99));
+        let together = match self.load {
+            Load::ContinuousQueries => next_to_continuous_queries(server, start_ms, self)?,
+            Load::Heavy | Load::NewSeries => greedy.next_to(server, start_ms, self)?,
+        };
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ensure!(self.load != Load::Heavy || count(&greedy.queries) > 0, "no heavy query was answered");
+        ensure!(
+            self.load != Load::NewSeries || count(&greedy.writes_refused) > 0,
+            "the loud tenant was never refused"
+        );
+        Ok([alone, together])
+    }
+
     fn shape(&self) -> continuous::Shape {
         continuous::Shape {
             tenant: LOUD,
@@ -160,7 +177,7 @@ fn next_to_continuous_queries(server: &Server, start_ms: i64, options: &Options)
 
 /// Sends samples of the last hour, one request per [`LOAD_SERIES`] series and step.
 fn send_history(server: &Server, tenant: &str, series_count: usize, start_ms: i64) -> Result<()> {
-    let mut connection = WriteConnection::open_as(server.port, "/api/v1/write", tenant)?;
+    let mut connection = WriteConnection::open_as(server.port, WRITE_PATH, tenant)?;
     for first in (0..series_count).step_by(LOAD_SERIES) {
         let count = LOAD_SERIES.min(series_count - first);
         let mut values = Values::new(first, count);
@@ -199,22 +216,23 @@ impl Latencies {
         self.served_ms.push((whole_ms - own_wait_ms).max(0.0));
         Ok(result)
     }
-
-    fn sort(&mut self) {
-        self.served_ms.sort_unstable_by(f64::total_cmp);
-        self.own_wait_ms.sort_unstable_by(f64::total_cmp);
-    }
-
-    fn summary(&self, name: &str) -> String {
-        let [p50, p90, p99] = [50, 90, 99].map(|percent| percentile(&self.served_ms, percent));
-        let max = self.served_ms.last().copied().unwrap_or(f64::NAN);
-        let own_wait = percentile(&self.own_wait_ms, 99);
-        let count = self.served_ms.len();
-        format!(
-            "{count} {name}, p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {max:.1} ms, own_wait p99 {own_wait:.1} ms"
-        )
-    }
 }
+
+const FIGURES: [Figure<Phase>; 13] = [
+    ("queries", 0, |phase| phase.queries.served_ms.len() as f64),
+    ("p50, ms", 1, |phase| at(&phase.queries.served_ms, 0.5)),
+    ("p90, ms", 1, |phase| at(&phase.queries.served_ms, 0.9)),
+    ("p99, ms", 1, |phase| at(&phase.queries.served_ms, 0.99)),
+    ("max, ms", 1, |phase| largest(&phase.queries.served_ms)),
+    ("own wait for a core p99, ms", 1, |phase| at(&phase.queries.own_wait_ms, 0.99)),
+    ("writes", 0, |phase| phase.writes.served_ms.len() as f64),
+    ("p50, ms", 1, |phase| at(&phase.writes.served_ms, 0.5)),
+    ("p90, ms", 1, |phase| at(&phase.writes.served_ms, 0.9)),
+    ("p99, ms", 1, |phase| at(&phase.writes.served_ms, 0.99)),
+    ("max, ms", 1, |phase| largest(&phase.writes.served_ms)),
+    ("own wait for a core p99, ms", 1, |phase| at(&phase.writes.own_wait_ms, 0.99)),
+    ("refused", 0, |phase| phase.refused as f64),
+];
 
 impl Phase {
     fn measure(server: &Server, start_ms: i64, options: &Options) -> Result<Phase> {
@@ -223,18 +241,10 @@ impl Phase {
         std::thread::scope(|scope| {
             let dashboard = scope.spawn(move || dashboard(port, start_ms, end));
             let writer = scope.spawn(move || writer(port, end));
-            let (mut queries, refused_queries) = dashboard.join().expect("no panic")?;
-            let (mut writes, refused_writes) = writer.join().expect("no panic")?;
-            queries.sort();
-            writes.sort();
+            let (queries, refused_queries) = dashboard.join().expect("no panic")?;
+            let (writes, refused_writes) = writer.join().expect("no panic")?;
             Ok(Phase { queries, writes, refused: refused_queries + refused_writes })
         })
-    }
-
-    fn summary(&self) -> String {
-        let queries = self.queries.summary("queries");
-        let writes = self.writes.summary("writes");
-        format!("{queries}; {writes}; {} refused", self.refused)
     }
 
     /// Checks that nothing was refused, and that p99 is at most `factor` times the p99 of `alone` plus
@@ -244,17 +254,12 @@ impl Phase {
         for (name, together, alone) in
             [("queries", &self.queries, &alone.queries), ("writes", &self.writes, &alone.writes)]
         {
-            let found = percentile(&together.served_ms, 99);
-            let allowed = percentile(&alone.served_ms, 99) * factor + more_ms;
+            let found = at(&together.served_ms, 0.99);
+            let allowed = at(&alone.served_ms, 0.99) * factor + more_ms;
             ensure!(found <= allowed, "p99 of {name} is {found:.1} ms, allowed {allowed:.1} ms");
         }
         Ok(())
     }
-}
-
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    let at = sorted.len().saturating_sub(1) * percent / 100;
-    sorted.get(at).copied().unwrap_or(f64::NAN)
 }
 
 /// Panels of a dashboard one after the other, past the cache of results: latencies, and how many were
@@ -285,7 +290,7 @@ fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Latencies, u64)>
 }
 
 fn writer(port: u16, end: Instant) -> Result<(Latencies, u64)> {
-    let mut connection = WriteConnection::open_as(port, "/api/v1/write", SMALL)?;
+    let mut connection = WriteConnection::open_as(port, WRITE_PATH, SMALL)?;
     let mut values = Values::new(0, SMALL_SERIES);
     let mut body = Body::new((0..SMALL_SERIES).map(labels));
     let queue = RunQueue::of_this_thread()?;
@@ -404,7 +409,7 @@ impl Greedy {
     }
 
     fn write_new(&self, port: u16, series: std::ops::Range<usize>) -> Result<()> {
-        let mut connection = WriteConnection::open_as(port, "/api/v1/write", LOUD)?;
+        let mut connection = WriteConnection::open_as(port, WRITE_PATH, LOUD)?;
         let mut values = Values::new(series.start, series.len());
         let mut body = Body::new(series.map(labels));
         body.set(SystemClock::new().now_ms(), values.step());
@@ -428,7 +433,7 @@ impl Greedy {
     }
 
     fn write(&self, port: u16, body: &mut Body, values: &mut Values, stop: &AtomicBool) -> Result<()> {
-        let mut connection = WriteConnection::open_as(port, "/api/v1/write", WRITERS)?;
+        let mut connection = WriteConnection::open_as(port, WRITE_PATH, WRITERS)?;
         while !stop.load(Ordering::Relaxed) {
             body.set(SystemClock::new().now_ms(), values.step());
             let (status, _) = connection.send(body.bytes()).context("a greedy write")?;

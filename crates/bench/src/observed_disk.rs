@@ -30,24 +30,53 @@ pub(crate) trait FileObserver: Send + Sync {
 pub(crate) struct ObservedDisk {
     inner: RealDisk,
     observer: Arc<dyn DiskObserver>,
+    /// False if syncs do nothing.
+    syncs: bool,
 }
 
 impl ObservedDisk {
     pub(crate) fn new(inner: RealDisk, observer: Arc<dyn DiskObserver>) -> ObservedDisk {
-        ObservedDisk { inner, observer }
+        ObservedDisk { inner, observer, syncs: true }
+    }
+
+    /// A disk whose syncs do nothing: files are in the page cache only.
+    pub(crate) fn unsynced(inner: RealDisk) -> ObservedDisk {
+        ObservedDisk { inner, observer: Arc::new(NoObserver), syncs: false }
     }
 
     fn observed(&self, path: &Path, inner: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
-        match self.observer.observe_file(path) {
-            Some(observer) => Box::new(ObservedFile { inner, observer }),
-            None => inner,
+        let observer = self.observer.observe_file(path);
+        if self.syncs && observer.is_none() {
+            return inner;
         }
+        let observer = observer.unwrap_or_else(|| Box::new(NoObserver));
+        Box::new(ObservedFile { inner, observer, syncs: self.syncs })
     }
 }
+
+/// Ignores all operations.
+struct NoObserver;
+
+impl DiskObserver for NoObserver {
+    fn observe_file(&self, _path: &Path) -> Option<Box<dyn FileObserver>> {
+        None
+    }
+}
+
+impl FileObserver for NoObserver {}
 
 struct ObservedFile {
     inner: Box<dyn DiskFile>,
     observer: Box<dyn FileObserver>,
+    syncs: bool,
+}
+
+struct UnsyncedDir;
+
+impl OpenDir for UnsyncedDir {
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl DiskFile for ObservedFile {
@@ -68,10 +97,12 @@ impl DiskFile for ObservedFile {
         self.inner.allocate(len)
     }
     fn start_writeback(&self) {
-        self.inner.start_writeback();
+        if self.syncs {
+            self.inner.start_writeback();
+        }
     }
     fn sync_data(&self) -> io::Result<()> {
-        let done = self.inner.sync_data();
+        let done = if self.syncs { self.inner.sync_data() } else { Ok(()) };
         self.observer.synced();
         done
     }
@@ -117,11 +148,11 @@ impl Disk for ObservedDisk {
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.observer.syncs_dir();
-        self.inner.sync_dir(dir)
+        if self.syncs { self.inner.sync_dir(dir) } else { Ok(()) }
     }
     fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn OpenDir>> {
         self.observer.syncs_dir();
-        self.inner.open_dir(dir)
+        if self.syncs { self.inner.open_dir(dir) } else { Ok(Box::new(UnsyncedDir)) }
     }
     fn free_bytes(&self, path: &Path) -> Option<u64> {
         self.inner.free_bytes(path)

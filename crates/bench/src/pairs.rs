@@ -1,9 +1,8 @@
 //! `pairs --against BINARY -- BENCHMARK FLAGS`: runs a benchmark of this binary and of another one in
 //! alternation and compares every figure of their reports.
 //!
-//! Invariants: the binary that runs first changes from pair to pair, so that a machine that becomes slower
-//! favours neither; a figure that one of the runs lacks is left out.
-//! Not here: the benchmarks, the confidence interval (`write_path::against`).
+//! Invariants: a figure that one of the runs lacks is left out.
+//! Not here: the benchmarks, the alternation and the confidence interval (`alternation`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,9 +11,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::options::ReportDirectory;
-use crate::report::{Report, Table};
-use crate::write_path::against::compare;
+use crate::alternation::{self, COLUMNS, compare};
+use crate::driver::{Benchmark, Run};
+use crate::report::Table;
 
 /// Parts of a report that hold no figures.
 const NO_FIGURES: [&str; 6] = ["date", "load_average", "machine", "notes", "servers", "targets"];
@@ -29,8 +28,6 @@ pub(crate) struct Options {
     /// Pairs of runs.
     #[arg(long, default_value_t = 5)]
     pairs: usize,
-    #[command(flatten)]
-    out: ReportDirectory,
     /// Prints only figures whose name has this text.
     #[arg(long, default_value = "")]
     only_figures: String,
@@ -42,40 +39,33 @@ pub(crate) struct Options {
 /// Figures of one run by name.
 type Figures = BTreeMap<String, f64>;
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.pairs > 0, "--pairs must be above 0");
-    let own = std::env::current_exe()?;
-    let mut before = Vec::new();
-    let mut after = Vec::new();
-    for pair in 0..options.pairs {
-        for half in 0..2 {
-            let is_own = (pair + half) % 2 == 1;
-            let program = if is_own { &own } else { &options.against };
-            let figures = run_once(program, &options.benchmark)?;
-            if is_own { after.push(figures) } else { before.push(figures) }
-        }
-        println!("pair {} of {}", pair + 1, options.pairs);
+impl Benchmark for Options {
+    fn variant(&self) -> Option<&str> {
+        self.benchmark.first().map(String::as_str)
     }
-    let columns = ["before", "low", "high", "after", "low", "high", "ratio", "ratio low", "ratio high"];
-    let mut table = Table::new(options.benchmark.join(" "), columns);
-    let first = before.first().context("no run")?;
-    for name in first.keys().filter(|name| name.contains(&options.only_figures)) {
-        let of =
-            |runs: &[Figures]| runs.iter().map(|run| run.get(name).copied()).collect::<Option<Vec<f64>>>();
-        if let (Some(before), Some(after)) = (of(&before), of(&after)) {
-            table.row(name, 3, compare(&before, &after));
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let run_once = |program: &Path| run_once(program, &self.benchmark);
+        let pairs = alternation::run(&self.against, self.pairs, run_once)?;
+        let mut table = Table::new(self.benchmark.join(" "), COLUMNS);
+        let first = pairs.before.first().context("no run")?;
+        for name in first.keys().filter(|name| name.contains(&self.only_figures)) {
+            let of = |runs: &[Figures]| {
+                runs.iter().map(|run| run.get(name).copied()).collect::<Option<Vec<f64>>>()
+            };
+            if let (Some(before), Some(after)) = (of(&pairs.before), of(&pairs.after)) {
+                table.row(name, 3, compare(&before, &after));
+            }
         }
+        run.table(table);
+        run.note(format!("before: {}; after: this binary", self.against.display()));
+        run.note(format!("{} pairs of runs in alternation", self.pairs));
+        run.note(
+            "medians, lowest and highest run; ratio: the median of after/before in each pair, with the interval \
+             of write-path --against",
+        );
+        Ok(())
     }
-    let notes = vec![
-        format!("before: {}; after: this binary", options.against.display()),
-        format!("{} pairs of runs in alternation", options.pairs),
-        "medians, lowest and highest run; ratio: the median of after/before in each pair, with the interval \
-         of write-path --against"
-            .to_owned(),
-    ];
-    let name = options.benchmark.first().context("a benchmark")?;
-    let name = format!("pairs-{name}");
-    Report { name, kinds: Vec::new(), notes, tables: vec![table], targets: Vec::new() }.write(&options.out)
 }
 
 fn run_once(program: &Path, benchmark: &[String]) -> Result<Figures> {

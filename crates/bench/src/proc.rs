@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
@@ -47,6 +48,39 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<CpuSeconds> {
         Ok(field.parse::<f64>()? / TICKS_PER_SECOND)
     };
     Ok(CpuSeconds { user: ticks(11)?, system: ticks(12)? })
+}
+
+/// Measures wall time and the CPU time of a process from its start on.
+pub(crate) struct Stopwatch {
+    pid: u32,
+    start: Instant,
+    cpu: CpuSeconds,
+}
+
+/// Wall time, and CPU time of a process in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Spent {
+    pub(super) wall_seconds: f64,
+    pub(super) cpu: CpuSeconds,
+}
+
+impl Stopwatch {
+    /// Starts a stopwatch for the process `pid`.
+    pub(crate) fn start(pid: u32) -> Result<Stopwatch> {
+        let cpu = cpu_seconds(pid)?;
+        Ok(Stopwatch { pid, start: Instant::now(), cpu })
+    }
+
+    /// Starts a stopwatch for this process.
+    pub(crate) fn of_this_process() -> Result<Stopwatch> {
+        Stopwatch::start(std::process::id())
+    }
+
+    /// Returns the time since the start; the stopwatch goes on.
+    pub(crate) fn spent(&self) -> Result<Spent> {
+        let wall_seconds = self.start.elapsed().as_secs_f64();
+        Ok(Spent { wall_seconds, cpu: cpu_seconds(self.pid)?.since(self.cpu) })
+    }
 }
 
 /// Run queue of the scheduler, as one thread has seen it.

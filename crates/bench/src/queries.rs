@@ -16,13 +16,13 @@ mod measure;
 mod report;
 mod shapes;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
-use crate::options::{DataDirectory, ReportDirectory, Servers};
+use crate::driver::{Benchmark, Run};
+use crate::options::Servers;
 use crate::server::{Kind, Server, Setup};
 use compare::Answer;
 use corpus::Corpus;
@@ -63,45 +63,50 @@ pub(crate) struct Options {
     /// Shapes to ask (default: all).
     #[arg(long, value_delimiter = ',')]
     shapes: Vec<String>,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
     /// Keeps the servers up after the last query, until Enter is pressed: for a profiler.
     #[arg(long)]
     hold: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.rounds > 0 && options.days > 0, "rounds and days must be above 0");
-    let kinds = options.only.chosen(&Kind::ALL)?;
-    let now_ms = SystemClock::new().now_ms();
-    let mut lines = Vec::new();
-    if options.head_series > 0 {
-        let corpus = Corpus::head(options.head_series, now_ms - 60_000);
-        let shapes = wanted(options, shapes::head(&corpus));
-        lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
+impl Benchmark for Options {
+    fn variant(&self) -> Option<&str> {
+        self.head.then_some("head")
     }
-    if options.series > 0 && !options.head {
-        let corpus = Corpus::wide(options.series, now_ms - 60_000);
-        let shapes = wanted(options, shapes::wide(&corpus));
-        lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
+
+    fn servers(&self) -> Result<Vec<Kind>> {
+        self.only.of(&Kind::ALL)
     }
-    if options.value_series > 0 && !options.head {
-        let corpus = Corpus::values(options.value_series, now_ms - 60_000);
-        let shapes = wanted(options, shapes::values(&corpus));
-        lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(self.rounds > 0 && self.days > 0, "rounds and days must be above 0");
+        let now_ms = SystemClock::new().now_ms();
+        let fresh_ms = now_ms - 60_000;
+        let mut lines = Vec::new();
+        let mut measure = |corpus: &Corpus, shapes: Vec<Shape>| -> Result<()> {
+            lines.extend(measure_corpus(self, run, corpus, &wanted(self, shapes))?);
+            Ok(())
+        };
+        if self.head_series > 0 {
+            let corpus = Corpus::head(self.head_series, fresh_ms);
+            measure(&corpus, shapes::head(&corpus))?;
+        }
+        if self.series > 0 && !self.head {
+            let corpus = Corpus::wide(self.series, fresh_ms);
+            measure(&corpus, shapes::wide(&corpus))?;
+        }
+        if self.value_series > 0 && !self.head {
+            let corpus = Corpus::values(self.value_series, fresh_ms);
+            measure(&corpus, shapes::values(&corpus))?;
+        }
+        if self.long_series > 0 && !self.head {
+            let corpus = Corpus::long(self.long_series, self.days, now_ms - LONG_AGE_MS);
+            measure(&corpus, shapes::long(&corpus))?;
+        }
+        run.own_part(report::part(&run.kinds(), &lines));
+        let failure_count = report::failure_count(&lines);
+        ensure!(failure_count == 0, "{failure_count} answers are missing or not equal");
+        Ok(())
     }
-    if options.long_series > 0 && !options.head {
-        let corpus = Corpus::long(options.long_series, options.days, now_ms - LONG_AGE_MS);
-        let shapes = wanted(options, shapes::long(&corpus));
-        lines.extend(measure_corpus(options, &kinds, &corpus, &shapes)?);
-    }
-    let name = if options.head { "queries-head" } else { "queries" };
-    report::write(&options.out, name, &kinds, &lines)?;
-    let failure_count = report::failure_count(&lines);
-    ensure!(failure_count == 0, "{failure_count} answers are missing or not equal");
-    Ok(())
 }
 
 fn wanted(options: &Options, mut shapes: Vec<Shape>) -> Vec<Shape> {
@@ -109,23 +114,19 @@ fn wanted(options: &Options, mut shapes: Vec<Shape>) -> Vec<Shape> {
     shapes
 }
 
-fn measure_corpus(options: &Options, kinds: &[Kind], corpus: &Corpus, shapes: &[Shape]) -> Result<Vec<Line>> {
+fn measure_corpus(options: &Options, run: &Run, corpus: &Corpus, shapes: &[Shape]) -> Result<Vec<Line>> {
     let mut lines: Vec<Line> = shapes.iter().map(|shape| Line::new(corpus, shape)).collect();
     if shapes.is_empty() {
         return Ok(lines);
     }
     println!("\n{}: {} series, {} steps", corpus.name, corpus.series_count(), corpus.step_count);
-    let blocks = if corpus.name == "long" && kinds.contains(&Kind::Prometheus) {
-        Some(plain_blocks(&options.data, corpus)?)
-    } else {
-        None
-    };
+    let blocks = plain_blocks(run, corpus)?;
     let mut reference: Vec<Option<Answer>> = vec![None; shapes.len()];
     // The reference first, so that the others can be compared with it as they go.
-    let mut order = kinds.to_vec();
+    let mut order = run.kinds();
     order.sort_by_key(|kind| *kind != Kind::Prometheus);
     for kind in order {
-        let mut server = filled(&options.data, kind, corpus, blocks.as_ref())?;
+        let mut server = filled(run, kind, corpus, blocks.as_ref())?;
         for ((shape, line), reference) in shapes.iter().zip(&mut lines).zip(&mut reference) {
             let outcome = measure_shape(options, &mut server, shape, reference)?;
             println!("{:<16} {:<18} {}", kind.name(), shape.name, outcome.summary());
@@ -178,55 +179,49 @@ fn after_failure(server: &mut Server, error: &anyhow::Error) -> Result<String> {
         std::thread::sleep(DEATH_POLL);
     }
     println!("{} ended; it starts again", server.kind().name());
-    let started = server.exec_again()?;
-    server.wait_ready_within(RESTART_WAIT)?;
+    let seconds = server.start_again(RESTART_WAIT)?;
     server.make_visible()?;
-    let seconds = started.elapsed().as_secs_f64();
     Ok(format!("the server ended during the query ({error:#}) and was back after {seconds:.0} s"))
 }
 
 /// A server with all samples of the corpus.
-fn filled(data: &Path, kind: Kind, corpus: &Corpus, blocks: Option<&Server>) -> Result<Server> {
-    let mut server = Server::start_with(kind, data, setup(kind, corpus, "dense"))?;
+fn filled(run: &Run, kind: Kind, corpus: &Corpus, blocks: Option<&Server>) -> Result<Server> {
+    let mut server = run.start(kind, setup(corpus, "dense"))?;
     if let (Kind::Prometheus, Some(blocks)) = (kind, blocks) {
         let count = feed::copy_blocks(&blocks.data_dir(), &server.data_dir())?;
-        server.restart_with(Vec::new())?;
+        server.restart_with::<&str>([])?;
         println!("{}: {count} blocks", kind.name());
         return Ok(server);
     }
     let seconds = feed::send(corpus, &server).with_context(|| server.log_tail())?;
     println!("{}: loaded in {seconds:.1} s", kind.name());
     if kind == Kind::Chronolith && corpus.name == "long" {
-        feed::wait_flushed(&server)?;
+        feed::wait_flushed(&mut server)?;
     }
     server.make_visible()?;
     Ok(server)
 }
 
-/// A stopped Chronolith server with the corpus in blocks that Prometheus reads.
-fn plain_blocks(data: &Path, corpus: &Corpus) -> Result<Server> {
-    let kind = Kind::Chronolith;
-    let mut server = Server::start_with(kind, data, setup(kind, corpus, "prometheus"))?;
+/// A stopped Chronolith server with the corpus in blocks that Prometheus reads, if Prometheus needs them.
+fn plain_blocks(run: &Run, corpus: &Corpus) -> Result<Option<Server>> {
+    if corpus.name != "long" || !run.kinds().contains(&Kind::Prometheus) {
+        return Ok(None);
+    }
+    let mut server = run.start(Kind::Chronolith, setup(corpus, "prometheus"))?;
     feed::send(corpus, &server)?;
-    feed::wait_flushed(&server)?;
+    feed::wait_flushed(&mut server)?;
     server.stop()?;
-    Ok(server)
+    Ok(Some(server))
 }
 
-fn setup(kind: Kind, corpus: &Corpus, block_encoding: &str) -> Setup {
-    let flags = match kind {
-        Kind::Chronolith => {
-            let mut flags =
-                vec![format!("--block-encoding={block_encoding}"), "--self-scrape=off".to_owned()];
-            // A corpus of the head stays there.
-            if corpus.name != "graph-head" {
-                // Long enough for a day to be complete before it is cut to a block, however small.
-                flags.extend(["--flush-delay=30s", "--flush-small-window=0"].map(str::to_owned));
-            }
-            flags
-        }
-        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => Vec::new(),
-    };
+fn setup(corpus: &Corpus, block_encoding: &str) -> Setup {
     // Churned series take the place of others, so that more are there over time.
-    Setup { series_count: corpus.series_count() * 20, flags, ..Setup::default() }
+    let setup = Setup::new(corpus.series_count() * 20)
+        .own_flags([format!("--block-encoding={block_encoding}"), "--self-scrape=off".to_owned()]);
+    // A corpus of the head stays there.
+    if corpus.name == "graph-head" {
+        return setup;
+    }
+    // Long enough for a day to be complete before it is cut to a block, however small.
+    setup.own_flags(["--flush-delay=30s", "--flush-small-window=0"])
 }

@@ -5,21 +5,21 @@
 //! and the sum of values are read back before a figure counts; bodies are compressed before the clock starts.
 //! Not here: interpretation of the figures (BENCHMARKS.md).
 
-mod load;
 mod report;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use chronolith_base::{Clock, SystemClock};
+use anyhow::{Result, bail, ensure};
 
-use crate::options::{DataDirectory, ReportDirectory, Servers};
-use crate::proc;
-use crate::server::{Kind, Server};
+use crate::driver::{Benchmark, Run};
+use crate::fleet::{Content, Fleet, Shape};
+use crate::options::Servers;
+use crate::proc::{self, CpuSeconds, Memory, Spent, Stopwatch};
+use crate::server::{Kind, Server, Setup};
 use crate::traffic::{self, STEP_MS};
-use load::Load;
-use report::{Measured, Scenario};
 
+/// Steps by which a connection may be ahead of the slowest: five minutes of samples.
+const LEAD_STEPS_MAX: usize = 20;
 /// Time for flushes and merges in the background before memory and disk are read again.
 const SETTLE: Duration = Duration::from_secs(5);
 /// Summing in another order changes the last digits only.
@@ -47,84 +47,143 @@ pub(crate) struct Options {
     /// Number of runs per server; servers take turns.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = options.only.chosen(&Kind::ALL)?;
-    ensure!(
-        options.batch > 0 && options.connections > 0 && options.steps > 1,
-        "all counts must be above 0, steps above 1"
-    );
-    let mut scenarios = vec![Scenario::new("throughput", options.series, options.steps)];
-    if options.memory_series > 0 {
-        scenarios.push(Scenario::new("memory", options.memory_series, 3));
-    }
-    for scenario in &mut scenarios {
-        measure_scenario(options, &kinds, scenario)?;
-    }
-    report::write(&options.out, options.batch, options.connections, &kinds, &scenarios)
+/// One size of load.
+#[derive(Debug, Clone, Copy)]
+struct Scenario {
+    name: &'static str,
+    series_count: usize,
+    step_count: usize,
 }
 
-fn measure_scenario(options: &Options, kinds: &[Kind], scenario: &mut Scenario) -> Result<()> {
-    // The last step lies a minute back, so that no server sees the future and all steps are fresh.
-    let span_ms = i64::try_from(scenario.step_count)? * STEP_MS;
-    let start_ms = (SystemClock::new().now_ms() - 60_000 - span_ms) / STEP_MS * STEP_MS;
-    println!("\n{}: {} series, {} steps", scenario.name, scenario.series_count, scenario.step_count);
-    let mut load = Load::new(scenario.series_count, options.batch, options.connections, start_ms);
-    println!("bodies: {} requests per step, {} bytes each", load.request_count(), load.body_bytes_mean());
-    for round in 0..options.rounds {
-        for kind in kinds {
-            load.reset();
-            let mut server = Server::start(*kind, &options.data, scenario.series_count)?;
-            let measured = measure(&mut server, &mut load, scenario.step_count)
-                .with_context(|| format!("{}; its log ends with:\n{}", kind.name(), server.log_tail()))?;
-            println!("round {} {}: {}", round + 1, kind.name(), measured.summary(scenario));
-            scenario.measured.push((*kind, measured));
+impl Scenario {
+    fn sample_count(&self) -> f64 {
+        (self.series_count * self.step_count) as f64
+    }
+}
+
+/// Cost of one part of a run.
+struct Phase {
+    sample_count: usize,
+    server: Spent,
+    client: Spent,
+    /// Latency of each request.
+    ack_ms: Vec<f64>,
+}
+
+/// One run against one server.
+struct Measured {
+    scenario: Scenario,
+    /// The first step, in which every series is new.
+    create: Phase,
+    /// All other steps.
+    steady: Phase,
+    /// CPU of the server from the first request until the background work had its time.
+    settled_cpu: CpuSeconds,
+    /// Resident memory before the load.
+    empty_bytes: u64,
+    /// Resident memory after the last answer, and the most so far.
+    loaded: Memory,
+    /// Resident memory after the background work had its time.
+    settled_bytes: u64,
+    settled_disk_bytes: u64,
+    /// After an orderly stop.
+    stopped_disk_bytes: u64,
+}
+
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        self.only.of(&Kind::ALL)
+    }
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(
+            self.batch > 0 && self.connections > 0 && self.steps > 1,
+            "all counts must be above 0, steps above 1"
+        );
+        run.note(format!(
+            "{} samples per request, {} connections, client on the same machine",
+            self.batch, self.connections
+        ));
+        let Options { series, steps, memory_series, .. } = *self;
+        let throughput = Scenario { name: "throughput", series_count: series, step_count: steps };
+        let memory = Scenario { name: "memory", series_count: memory_series, step_count: 3 };
+        for scenario in [throughput, memory].into_iter().filter(|scenario| scenario.series_count > 0) {
+            self.measure_scenario(scenario, run);
         }
+        Ok(())
     }
-    Ok(())
 }
 
-fn measure(server: &mut Server, load: &mut Load, step_count: usize) -> Result<Measured> {
-    let pid = server.pid();
-    let empty_bytes = proc::memory(pid)?.now_bytes;
-    let ran = load.run(server.port, "/api/v1/write", pid, step_count)?;
-    let loaded = proc::memory(pid)?;
+impl Options {
+    fn measure_scenario(&self, scenario: Scenario, run: &mut Run) {
+        let Scenario { name, series_count, step_count } = scenario;
+        println!("\n{name}: {series_count} series, {step_count} steps");
+        let shape = Shape::up_to_now(series_count, self.batch, self.connections, Content::Noisy, step_count);
+        let shape = Shape { lead_steps_max: LEAD_STEPS_MAX, ..shape };
+        let setup = |_| Some(Setup::new(series_count));
+        let measured =
+            run.measure_servers(name, self.rounds, setup, |server| measure(server, &shape, scenario));
+        run.table(measured.table(scenario.title(), &run.kinds(), &report::FIGURES));
+    }
+}
+
+fn measure(server: &mut Server, shape: &Shape, scenario: Scenario) -> Result<Measured> {
+    let mut fleet = Fleet::new(shape);
+    println!("bodies: {} requests per step, {} bytes each", fleet.batches().count(), fleet.body_bytes_mean());
+    let empty_bytes = server.memory()?.now_bytes;
+    let cpu_start = server.cpu()?;
+    let create = send(server, &mut fleet, scenario, 0..1)?;
+    let steady = send(server, &mut fleet, scenario, 1..scenario.step_count)?;
+    let loaded = server.memory()?;
     std::thread::sleep(SETTLE);
-    let settled = proc::memory(pid)?;
-    let settled_cpu = proc::cpu_seconds(pid)?.since(ran.cpu_start);
+    let settled_bytes = server.memory()?.now_bytes;
+    let settled_cpu = server.cpu()?.since(cpu_start);
     let settled_disk_bytes = proc::disk_bytes(&server.data_dir());
     server.make_visible()?;
-    verify(server, load, step_count)?;
+    verify(server, &fleet, shape, scenario)?;
     server.stop()?;
+    let stopped_disk_bytes = proc::disk_bytes(&server.data_dir());
     Ok(Measured {
-        create: ran.create,
-        steady: ran.steady,
+        scenario,
+        create,
+        steady,
         settled_cpu,
         empty_bytes,
         loaded,
-        settled_bytes: settled.now_bytes,
+        settled_bytes,
         settled_disk_bytes,
-        stopped_disk_bytes: proc::disk_bytes(&server.data_dir()),
+        stopped_disk_bytes,
     })
 }
 
+fn send(
+    server: &Server,
+    fleet: &mut Fleet,
+    scenario: Scenario,
+    steps: std::ops::Range<usize>,
+) -> Result<Phase> {
+    let sample_count = scenario.series_count * steps.len();
+    let of_client = Stopwatch::of_this_process()?;
+    let of_server = Stopwatch::start(server.pid())?;
+    let ack_ms = fleet.send_all(server.port, steps)?;
+    Ok(Phase { sample_count, server: of_server.spent()?, client: of_client.spent()?, ack_ms })
+}
+
 /// Reads acknowledged samples back: the series, the sum of their last values, the number of samples.
-fn verify(server: &Server, load: &Load, step_count: usize) -> Result<()> {
-    let last_ms = load.time_of_step(step_count - 1);
+fn verify(server: &Server, fleet: &Fleet, shape: &Shape, scenario: Scenario) -> Result<()> {
+    let step_count = scenario.step_count as i64;
+    let last_ms = shape.start_ms + (step_count - 1) * STEP_MS;
     let ask = |query: &str| crate::http::query_number(server.port, query, last_ms);
     let all = traffic::SELECTOR;
-    expect("series", ask(&format!("count({all})"))?, load.series_count() as f64)?;
-    expect("sum of the last values", ask(&format!("sum({all})"))?, load.sum_of_values())?;
+    expect("series", ask(&format!("count({all})"))?, scenario.series_count as f64)?;
+    expect("sum of the last values", ask(&format!("sum({all})"))?, fleet.sum_of_values())?;
     // The step before the first is outside for servers that include the start of a range, and for those that
     // do not.
-    let range_s = i64::try_from(step_count)? * STEP_MS / 1000;
-    let sample_count = (load.series_count() * step_count) as f64;
-    expect("samples", ask(&format!("sum(count_over_time({all}[{range_s}s]))"))?, sample_count)
+    let range_s = step_count * STEP_MS / 1000;
+    let sample_count = ask(&format!("sum(count_over_time({all}[{range_s}s]))"))?;
+    expect("samples", sample_count, scenario.sample_count())
 }
 
 fn expect(what: &str, found: f64, expected: f64) -> Result<()> {

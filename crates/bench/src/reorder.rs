@@ -8,7 +8,6 @@
 
 mod append;
 mod case;
-mod report;
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,7 +18,9 @@ use chronolith_model::ReorderRule;
 use stats_alloc::Region;
 
 use crate::allocations::ALLOCATOR;
-use crate::options::{DataDirectory, ReportDirectory};
+use crate::driver::{Benchmark, Run};
+use crate::latency::{at, median};
+use crate::report::Table;
 use case::Case;
 
 #[derive(clap::Args)]
@@ -39,10 +40,6 @@ pub(crate) struct Options {
     /// Rounds per case through the head; 0 leaves these rows out.
     #[arg(long, default_value_t = 3)]
     append_rounds: usize,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// Counts of the timed loop, which keep the compiler from removing its work.
@@ -60,35 +57,68 @@ struct Measured {
     allocation_count: usize,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.samples > 0 && options.rounds > 0, "samples and rounds must be above 0");
-    let wanted =
-        |case: &Case| options.only.is_empty() || options.only.iter().any(|n| case.name().contains(n));
-    let cases: Vec<Case> = case::ALL.into_iter().filter(wanted).collect();
-    ensure!(!cases.is_empty(), "no case of that name");
-    let mut measured = Vec::new();
-    for case in cases {
-        let samples = case.samples(options.samples, options.interval_ms);
-        let tally = verify(case, &samples, options.interval_ms)?;
-        measured.push(Measured { case, tally, round_ns: Vec::new(), allocation_count: 0 });
-    }
-    let groups = case::GROUPS.map(|group_len| {
-        let used = measured.iter().any(|m| m.case.group_len == group_len);
-        (group_len, case::samples(if used { options.samples } else { 0 }, group_len, options.interval_ms))
-    });
-    for _ in 0..options.rounds {
-        for one in &mut measured {
-            let samples = groups.iter().find(|(group_len, _)| *group_len == one.case.group_len);
-            measure(one, samples.map_or(&[], |(_, samples)| samples), options.interval_ms)?;
+impl Benchmark for Options {
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(self.samples > 0 && self.rounds > 0, "samples and rounds must be above 0");
+        let wanted = |case: &Case| self.only.is_empty() || self.only.iter().any(|n| case.name().contains(n));
+        let cases: Vec<Case> = case::ALL.into_iter().filter(wanted).collect();
+        ensure!(!cases.is_empty(), "no case of that name");
+        let mut measured = Vec::new();
+        for case in cases {
+            let samples = case.samples(self.samples, self.interval_ms);
+            let tally = verify(case, &samples, self.interval_ms)?;
+            measured.push(Measured { case, tally, round_ns: Vec::new(), allocation_count: 0 });
         }
-    }
-    let mut appended = Vec::new();
-    if options.append_rounds > 0 {
-        for one in &measured {
-            appended.push(append::measure(one.case, &options.data, options.append_rounds)?);
+        let groups = case::GROUPS.map(|group_len| {
+            let used = measured.iter().any(|m| m.case.group_len == group_len);
+            (group_len, case::samples(if used { self.samples } else { 0 }, group_len, self.interval_ms))
+        });
+        for _ in 0..self.rounds {
+            for one in &mut measured {
+                let samples = groups.iter().find(|(group_len, _)| *group_len == one.case.group_len);
+                measure(one, samples.map_or(&[], |(_, samples)| samples), self.interval_ms)?;
+            }
         }
+        self.report(&measured, run);
+        if self.append_rounds > 0 {
+            let cases = measured.iter().map(|one| one.case);
+            append::measure(cases, self.append_rounds, run)?;
+        }
+        Ok(())
     }
-    report::write(options, &measured, &appended)
+}
+
+impl Options {
+    fn report(&self, measured: &[Measured], run: &mut Run) {
+        run.note(format!(
+            "{} samples a round, {} rounds over all cases in turn, interval {} ms",
+            self.samples, self.rounds, self.interval_ms
+        ));
+        run.note(
+            "the minimum is the figure: whatever else runs on the machine can only add to it; the median shows how \
+             much did",
+        );
+        let columns =
+            ["ns/add, minimum", "ns/add, median", "allocations/add", "refused, %", "target, ns", "met (1)"];
+        let mut table = Table::new("benchmark", columns);
+        for one in measured {
+            let min_ns = at(&one.round_ns, 0.0);
+            let allocations = one.allocation_count as f64 / (self.samples * self.rounds) as f64;
+            let refused = one.tally.refused_count as f64 / self.samples as f64 * 100.0;
+            let is_met = min_ns <= one.case.target_ns() && one.allocation_count == 0;
+            let cells = [
+                (2, min_ns),
+                (2, median(&one.round_ns)),
+                (4, allocations),
+                (0, refused),
+                (0, one.case.target_ns()),
+                (0, f64::from(u8::from(is_met))),
+            ];
+            table.mixed_row(one.case.name(), cells);
+            table.keep_rounds(1, one.round_ns.clone());
+        }
+        run.table(table);
+    }
 }
 
 fn measure(one: &mut Measured, samples: &[Sample], interval_ms: u64) -> Result<()> {

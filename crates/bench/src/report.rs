@@ -3,14 +3,19 @@
 //! Invariants: a target that could not be measured is shown as missed, never left out.
 //! Not here: measurement (each benchmark), interpretation (BENCHMARKS.md).
 
-use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::latency::median;
 use crate::machine;
 use crate::server::Kind;
+
+pub(crate) const MIB: f64 = 1_048_576.0;
+
+/// Label of a row, decimals, and the figure of a measurement.
+pub(crate) type Figure<M> = (&'static str, usize, fn(&M) -> f64);
 
 /// Figures of one kind of run, a column each.
 pub(crate) struct Table {
@@ -21,9 +26,24 @@ pub(crate) struct Table {
 
 struct Row {
     label: String,
+    cells: Vec<Cell>,
+}
+
+struct Cell {
+    /// Figures of the rounds, of which the median is shown; none if nothing was measured.
+    rounds: Vec<f64>,
     decimals: usize,
-    /// One a column; NaN where there is none.
-    cells: Vec<f64>,
+}
+
+impl Cell {
+    fn value(&self) -> f64 {
+        median(&self.rounds)
+    }
+
+    fn text(&self) -> String {
+        let value = self.value();
+        if value.is_nan() { "-".to_owned() } else { grouped(value, self.decimals) }
+    }
 }
 
 impl Table {
@@ -46,7 +66,45 @@ impl Table {
         decimals: usize,
         cells: impl IntoIterator<Item = f64>,
     ) {
-        self.rows.push(Row { label: label.into(), decimals, cells: cells.into_iter().collect() });
+        self.mixed_row(label, cells.into_iter().map(|cell| (decimals, cell)));
+    }
+
+    /// Adds a row of which each cell has its own number of decimals.
+    pub(crate) fn mixed_row(
+        &mut self,
+        label: impl Into<String>,
+        cells: impl IntoIterator<Item = (usize, f64)>,
+    ) {
+        let cell = |(decimals, value)| Cell { rounds: vec![value], decimals };
+        self.rows.push(Row { label: label.into(), cells: cells.into_iter().map(cell).collect() });
+    }
+
+    /// Adds the rounds of which a cell of the last row is the median.
+    pub(crate) fn keep_rounds(&mut self, column: usize, rounds: Vec<f64>) {
+        if let Some(cell) = self.rows.last_mut().and_then(|row| row.cells.get_mut(column)) {
+            cell.rounds = rounds;
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Adds a row of medians; the JSON of the report keeps every round.
+    pub(crate) fn rounds(&mut self, label: impl Into<String>, decimals: usize, cells: Vec<Vec<f64>>) {
+        let cell = |rounds| Cell { rounds, decimals };
+        self.rows.push(Row { label: label.into(), cells: cells.into_iter().map(cell).collect() });
+    }
+
+    /// Adds a row for each figure, with a column for each measurement.
+    pub(crate) fn figures<'a, M: 'a>(
+        &mut self,
+        figures: &[Figure<M>],
+        measured: impl Iterator<Item = &'a M> + Clone,
+    ) {
+        for (label, decimals, figure) in figures {
+            self.row(*label, *decimals, measured.clone().map(figure));
+        }
     }
 
     fn markdown(&self) -> String {
@@ -57,20 +115,24 @@ impl Table {
             "---:|".repeat(self.columns.len()),
         );
         for row in &self.rows {
-            let cells = row.cells.iter().map(|cell| match cell.is_nan() {
-                true => "-".to_owned(),
-                false => grouped(*cell, row.decimals),
-            });
-            // Writing to a String does not fail.
-            let _ = writeln!(out, "| {} | {} |", row.label, cells.collect::<Vec<String>>().join(" | "));
+            let cells: Vec<String> = row.cells.iter().map(Cell::text).collect();
+            out.push_str(&format!("| {} | {} |\n", row.label, cells.join(" | ")));
         }
         out.push('\n');
         out
     }
 
     fn json(&self) -> Value {
-        let rows = self.rows.iter().map(|row| json!({"label": row.label, "values": row.cells}));
-        json!({"title": self.title, "columns": self.columns, "rows": rows.collect::<Vec<Value>>()})
+        let row = |row: &Row| {
+            let values: Vec<f64> = row.cells.iter().map(Cell::value).collect();
+            let rounds: Vec<&[f64]> = row.cells.iter().map(|cell| &*cell.rounds).collect();
+            match rounds.iter().any(|rounds| rounds.len() > 1) {
+                true => json!({"label": row.label, "values": values, "rounds": rounds}),
+                false => json!({"label": row.label, "values": values}),
+            }
+        };
+        let rows: Vec<Value> = self.rows.iter().map(row).collect();
+        json!({"title": self.title, "columns": self.columns, "rows": rows})
     }
 }
 
@@ -123,20 +185,63 @@ impl Target {
     }
 }
 
-/// A finished benchmark.
+/// Figures of a benchmark.
+#[derive(Default)]
 pub(crate) struct Report {
-    /// Name of the benchmark.
-    pub(super) name: String,
+    name: String,
     /// Servers that took part; empty for what runs in this process.
-    pub(super) kinds: Vec<Kind>,
+    kinds: Vec<Kind>,
     /// Load and setup, one line each.
-    pub(super) notes: Vec<String>,
-    pub(super) tables: Vec<Table>,
-    pub(super) targets: Vec<Target>,
+    notes: Vec<String>,
+    tables: Vec<Table>,
+    targets: Vec<Target>,
+    own: Vec<OwnPart>,
+}
+
+/// Figures in a form of their own.
+pub(crate) struct OwnPart {
+    pub(super) markdown: String,
+    /// Name in the JSON of the report.
+    pub(super) key: &'static str,
+    pub(super) json: Value,
 }
 
 impl Report {
-    /// Prints the tables and writes `NAME-DATE.md` and `NAME-DATE.json` to `dir`.
+    /// A report without figures; its files are `NAME-DATE.md` and `NAME-DATE.json`.
+    pub(crate) fn new(name: String, kinds: Vec<Kind>) -> Report {
+        Report { name, kinds, ..Report::default() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    pub(crate) fn add_note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    pub(crate) fn add_table(&mut self, table: Table) {
+        self.tables.push(table);
+    }
+
+    pub(crate) fn add_target(&mut self, target: Target) {
+        self.targets.push(target);
+    }
+
+    pub(crate) fn add_own(&mut self, part: OwnPart) {
+        self.own.push(part);
+    }
+
+    /// Returns true if something was measured.
+    pub(crate) fn has_figures(&self) -> bool {
+        !self.tables.is_empty() || !self.own.is_empty()
+    }
+
+    /// Prints the tables and writes both files to `dir`.
     pub(crate) fn write(&self, dir: &Path) -> Result<()> {
         let machine = machine::describe();
         let date = machine::date();
@@ -144,6 +249,7 @@ impl Report {
         let versions = self.kinds.iter().map(|kind| Ok((kind.name(), kind.version()?)));
         let versions = versions.collect::<Result<Vec<(&str, String)>>>()?;
         let mut figures: String = self.tables.iter().map(Table::markdown).collect();
+        figures.extend(self.own.iter().map(|part| part.markdown.as_str()));
         if !self.targets.is_empty() {
             figures.push_str("## Targets\n\n");
             figures.extend(self.targets.iter().map(Target::line));
@@ -159,7 +265,7 @@ impl Report {
         head.extend(self.notes.iter().map(|note| format!("- {note}\n")));
         let name = format!("{}-{date}", self.name);
         write_file(dir, &format!("{name}.md"), &format!("{head}\n{}\n", figures.trim_end()))?;
-        let report = json!({
+        let mut report = json!({
             "bench": self.name,
             "date": date,
             "machine": machine,
@@ -169,35 +275,15 @@ impl Report {
             "tables": self.tables.iter().map(Table::json).collect::<Vec<Value>>(),
             "targets": self.targets.iter().map(Target::json).collect::<Vec<Value>>(),
         });
+        for part in &self.own {
+            report[part.key] = part.json.clone();
+        }
         write_file(dir, &format!("{name}.json"), &(serde_json::to_string_pretty(&report)? + "\n"))
     }
 }
 
-/// Measurements that failed: the others go on and are reported, and the benchmark fails in the end.
-#[derive(Default)]
-pub(crate) struct Failures {
-    titles: Vec<String>,
-}
-
-impl Failures {
-    /// Returns the result; on an error prints it, counts the failure and returns `None`.
-    pub(crate) fn keep<T>(&mut self, title: String, done: Result<T>) -> Option<T> {
-        done.inspect_err(|error| {
-            eprintln!("failed: {title}: {error:#}");
-            self.titles.push(title);
-        })
-        .ok()
-    }
-
-    /// Returns the result of the benchmark.
-    pub(crate) fn end(self) -> Result<()> {
-        ensure!(self.titles.is_empty(), "not measured: {}", self.titles.join("; "));
-        Ok(())
-    }
-}
-
 /// Writes `text` to `dir/name`.
-pub(crate) fn write_file(dir: &Path, name: &str, text: &str) -> Result<()> {
+fn write_file(dir: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     let path = dir.join(name);
     std::fs::write(&path, text).with_context(|| path.display().to_string())?;
@@ -217,12 +303,6 @@ pub(crate) fn grouped(number: f64, decimals: usize) -> String {
         out.push(digit);
     }
     out + rest
-}
-
-/// The value in the middle; NaN of none.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

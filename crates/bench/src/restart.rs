@@ -13,13 +13,12 @@ mod report;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use chronolith_base::{Clock, SystemClock};
 
+use crate::driver::{Benchmark, Run};
 use crate::fleet::{Content, Fleet, Shape};
 use crate::http;
-use crate::options::{DataDirectory, ReportDirectory, Servers};
+use crate::options::Servers;
 use crate::proc::{self, CpuSeconds, Memory};
-use crate::report::Failures;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{self, POD_SERIES, STEP_MS};
 use poll::Answered;
@@ -54,10 +53,6 @@ pub(crate) struct Options {
     /// At most 20 000 series and 8 s: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// Figures of one server.
@@ -80,46 +75,28 @@ struct Loaded {
     disk_bytes: u64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = options.only.chosen(&Kind::ALL)?;
-    let series = if options.quick { options.series.min(QUICK_SERIES) } else { options.series };
-    let load_seconds =
-        if options.quick { options.load_seconds.min(QUICK_SECONDS) } else { options.load_seconds };
-    ensure!(
-        options.batch > 0 && options.batch.is_multiple_of(POD_SERIES) && series.is_multiple_of(POD_SERIES),
-        "series and batch must be multiples of {POD_SERIES}, the series of a pod"
-    );
-    ensure!(options.connections > 0 && options.steps > 0, "connections and steps must be above 0");
-    let now_ms = SystemClock::new().now_ms();
-    let span_ms = i64::try_from(options.steps)? * STEP_MS;
-    let shape = Shape {
-        series: 0..series,
-        batch_len: options.batch,
-        connection_count: options.connections,
-        content: Content::Noisy,
-        // The last step lies a minute back, so that no server sees the future.
-        start_ms: (now_ms - 60_000 - span_ms) / STEP_MS * STEP_MS,
-    };
-    let limit = Duration::from_secs(load_seconds);
-    let mut measured = Vec::new();
-    let mut failures = Failures::default();
-    for kind in &kinds {
-        println!("{}: up to {} steps of {series} series in {load_seconds} s", kind.name(), options.steps);
-        let done = start_and_measure(*kind, &shape, options, limit);
-        if let Some(one) = failures.keep(kind.name().to_owned(), done) {
-            println!("  {}", one.summary());
-            measured.push((*kind, one));
-        }
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        self.only.of(&Kind::ALL)
     }
-    report::write(options, series, load_seconds, &measured)?;
-    failures.end()
-}
 
-fn start_and_measure(kind: Kind, shape: &Shape, options: &Options, limit: Duration) -> Result<Measured> {
-    let setup = Setup { series_count: shape.series.len(), ..Setup::default() };
-    let mut server = Server::start_with(kind, &options.data, setup)?;
-    measure(&mut server, shape, options.steps, limit)
-        .with_context(|| format!("{}; its log ends with:\n{}", kind.name(), server.log_tail()))
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let series = if self.quick { self.series.min(QUICK_SERIES) } else { self.series };
+        let load_seconds = if self.quick { self.load_seconds.min(QUICK_SECONDS) } else { self.load_seconds };
+        ensure!(
+            self.batch > 0 && self.batch.is_multiple_of(POD_SERIES) && series.is_multiple_of(POD_SERIES),
+            "series and batch must be multiples of {POD_SERIES}, the series of a pod"
+        );
+        ensure!(self.connections > 0 && self.steps > 0, "connections and steps must be above 0");
+        let shape = Shape::up_to_now(series, self.batch, self.connections, Content::Noisy, self.steps);
+        println!("up to {} steps of {series} series in {load_seconds} s", self.steps);
+        let limit = Duration::from_secs(load_seconds);
+        let setup = |_| Some(Setup::new(series));
+        let measured =
+            run.measure_servers("restart", 1, setup, |server| measure(server, &shape, self.steps, limit));
+        report::add(self, series, load_seconds, &measured, run);
+        Ok(())
+    }
 }
 
 fn measure(server: &mut Server, shape: &Shape, step_count: usize, limit: Duration) -> Result<Measured> {
@@ -135,8 +112,8 @@ fn measure(server: &mut Server, shape: &Shape, step_count: usize, limit: Duratio
     let answered = poll::first_answers(server, started, slice, &older, newest)?;
     println!("  answered after {:.3} s", answered.first_seconds);
     std::thread::sleep(SETTLE);
-    let restarted = proc::memory(server.pid())?;
-    let restart_cpu = proc::cpu_seconds(server.pid())?;
+    let restarted = server.memory()?;
+    let restart_cpu = server.cpu()?;
     server.make_visible()?;
     let lost_count = count_lost(server, &fleet, shape.start_ms)?;
     Ok(Measured { loaded, answered, restart_cpu, restarted, lost_count })
@@ -152,7 +129,7 @@ fn load_and_kill(
     fleet.send(server.port, 0..usize::MAX, |watch| {
         let whole = watch.wait(step_count, limit)?;
         let disk_bytes = proc::disk_bytes(&server.data_dir());
-        at_kill = Some((whole, proc::memory(server.pid())?, disk_bytes));
+        at_kill = Some((whole, server.memory()?, disk_bytes));
         // Requests are on their way: the senders go on until their connections break.
         watch.expect_failures();
         server.kill()

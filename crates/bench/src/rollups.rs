@@ -7,7 +7,6 @@
 //! Not here: interpretation of the figures (BENCHMARKS.md).
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -17,9 +16,11 @@ use chronolith_model::databases::CatalogChange;
 use chronolith_model::{Labels, TenantId, TimeRange};
 use chronolith_tsdb::CatalogEditor;
 
-use crate::options::{DataDirectory, ReportDirectory};
-use crate::report::{Bound, Failures, Report, Table, Target, median};
+use crate::driver::{Benchmark, Run};
+use crate::latency::{largest, median, timed};
+use crate::report::{MIB, Table};
 use crate::server::{Kind, Server, Setup};
+use crate::workers::in_parallel;
 use crate::{http, proc};
 
 const STEP_MS: i64 = 10_000;
@@ -32,9 +33,9 @@ const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 10s:2w,1m:9w,1h:10y\n";
 /// Panels that ask for no method get the first one.
 const AGGREGATION: &str =
     "[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = avg,min,max,last,count\n";
+const READY_WAIT: Duration = Duration::from_secs(120);
 const ROLLUP_WAIT: Duration = Duration::from_secs(1800);
 const POLL: Duration = Duration::from_millis(500);
-const MIB: f64 = 1_048_576.0;
 /// Longest answers that a panel may have.
 const POINTS: usize = 800;
 
@@ -49,10 +50,6 @@ pub(crate) struct Options {
     /// Timed answers of each panel, after one to warm up.
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// A question to `/render`.
@@ -94,101 +91,90 @@ struct Timed {
     max_ms: f64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(
-        options.series >= 10 && options.days > 0 && options.rounds > 0,
-        "at least 10 series, a day, a round"
-    );
-    let kind = Kind::Chronolith;
-    println!("{}: {}", kind.name(), kind.version()?);
-    let mut failures = Failures::default();
-    if let Some(report) = failures.keep("rollups".to_owned(), measure(kind, options)) {
-        report.write(&options.out)?;
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        Ok(vec![Kind::Chronolith])
     }
-    failures.end()
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(self.series >= 10 && self.days > 0 && self.rounds > 0, "at least 10 series, a day, a round");
+        let measured = run.with_directory(None, |run, rules| {
+            std::fs::write(rules.join("schemas.conf"), SCHEMAS)?;
+            std::fs::write(rules.join("aggregation.conf"), AGGREGATION)?;
+            let flag = |name: &str| {
+                let path = rules.join(format!("{name}.conf"));
+                [format!("--graphite.{name}"), path.display().to_string()]
+            };
+            let setup = Setup::new(0).own_flags(flag("schemas")).own_flags(flag("aggregation"));
+            run.measure_server(Kind::Chronolith, setup, |server| measure(server, self))
+        });
+        if let Some(measured) = run.keep("rollups", measured) {
+            report(self, &measured, run);
+        }
+        Ok(())
+    }
 }
 
-fn measure(kind: Kind, options: &Options) -> Result<Report> {
-    let rules = tempfile_dir(&options.data)?;
-    std::fs::write(rules.join("schemas.conf"), SCHEMAS)?;
-    std::fs::write(rules.join("aggregation.conf"), AGGREGATION)?;
-    let flag =
-        |name: &str, file: &str| [format!("--graphite.{name}"), rules.join(file).display().to_string()];
-    let flags = [flag("schemas", "schemas.conf"), flag("aggregation", "aggregation.conf")].concat();
-    let mut server = Server::start_with(kind, &options.data, Setup { flags, ..Setup::default() })?;
+/// Answers before and after the blocks have roll-ups.
+struct Measured {
+    written: Written,
+    before: Vec<(Timed, String)>,
+    after: Vec<(Timed, String)>,
+    /// Time that the roll-ups took.
+    rolled_up: Duration,
+    sizes: Sizes,
+    peak_bytes: u64,
+}
+
+fn measure(server: &mut Server, options: &Options) -> Result<Measured> {
     server.stop()?;
     let end_ms = SystemClock::new().now_ms() - AGE_MS;
     let end_ms = end_ms - end_ms.rem_euclid(7_200_000);
     let start = Instant::now();
     let written = write_blocks(&server.data_dir(), options, end_ms)?;
-    println!(
-        "{} blocks, {} points written in {:.0} s",
-        written.blocks,
-        written.points,
-        start.elapsed().as_secs_f64()
-    );
-    let result = measure_server(&mut server, options, &written, end_ms)
-        .with_context(|| format!("the log of the server ends with:\n{}", server.log_tail()));
-    std::fs::remove_dir_all(&rules)?;
-    result
-}
-
-fn tempfile_dir(parent: &Path) -> Result<PathBuf> {
-    let dir = parent.join(format!("chronolith-bench-rules-{}", std::process::id()));
-    std::fs::create_dir_all(&dir)?;
-    Ok(dir)
-}
-
-fn measure_server(server: &mut Server, options: &Options, written: &Written, end_ms: i64) -> Result<Report> {
-    server.exec_again()?;
-    server.wait_ready_within(Duration::from_secs(120))?;
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{} blocks, {} points written in {seconds:.0} s", written.blocks, written.points);
+    server.start_again(READY_WAIT)?;
     let before = ask(server, options, 1, end_ms)?;
     let rolled_up = wait_for_rollups(server, written.blocks)?;
     // Answers before count the time of blocks that are open already; these start with closed ones.
     server.stop()?;
-    server.exec_again()?;
-    server.wait_ready_within(Duration::from_secs(120))?;
+    server.start_again(READY_WAIT)?;
     let after = ask(server, options, options.rounds, end_ms)?;
     for (panel, (first, second)) in PANELS.iter().zip(before.iter().zip(&after)) {
         ensure!(first.1 == second.1, "{}: the answers differ", panel.name);
     }
     let sizes = Sizes::of(&store_dir(&server.data_dir())?)?;
-    let rss_bytes = proc::memory(server.pid())?.peak_bytes;
-    let mut report = Report {
-        name: "rollups".to_owned(),
-        kinds: vec![Kind::Chronolith],
-        notes: vec![
-            format!(
-                "{} series, {} days, a point every 10 s: {} points",
-                options.series, options.days, written.points
-            ),
-            "archives of 1 min and 1 h: avg (sum and count), min, max, last, count".into(),
-            "answers with and without roll-ups compared, equal".into(),
-        ],
-        tables: Vec::new(),
-        targets: Vec::new(),
-    };
+    Ok(Measured { written, before, after, rolled_up, sizes, peak_bytes: server.memory()?.peak_bytes })
+}
+
+fn report(options: &Options, measured: &Measured, run: &mut Run) {
+    let Measured { written, before, after, sizes, .. } = measured;
+    let Options { series, days, .. } = options;
+    run.note(format!("{series} series, {days} days, a point every 10 s: {} points", written.points));
+    run.note("archives of 1 min and 1 h: avg (sum and count), min, max, last, count");
+    run.note("answers with and without roll-ups compared, equal");
     let mut panels = Table::new("answers of /render, ms", ["without, first", "first", "median", "max"]);
-    for (panel, (without, with)) in PANELS.iter().zip(before.iter().zip(&after)) {
+    for (panel, (without, with)) in PANELS.iter().zip(before.iter().zip(after)) {
         let timed = &with.0;
         panels.row(panel.name, 1, [without.0.first_ms, timed.first_ms, timed.median_ms, timed.max_ms]);
-        if let Some(must_ms) = panel.must_ms.filter(|_| options.series >= 1000 && options.days >= 365) {
-            let what = format!("{}, median ms", panel.name);
-            report.targets.push(Target::new(what, timed.median_ms, Bound::AtMost(must_ms)));
+        if let Some(must_ms) = panel.must_ms.filter(|_| *series >= 1000 && *days >= 365) {
+            run.at_most(format!("{}, median ms", panel.name), timed.median_ms, must_ms);
         }
     }
     let part = sizes.hour_bytes as f64 / sizes.block_bytes as f64 * 100.0;
+    let seconds = measured.rolled_up.as_secs_f64();
     let mut table = Table::new("roll-ups", ["chronolith"]);
     table.row("blocks, MiB", 1, [sizes.block_bytes as f64 / MIB]);
     table.row("1 h archive, MiB", 2, [sizes.hour_bytes as f64 / MIB]);
     table.row("1 h archive, % of blocks", 2, [part]);
     table.row("all archives, MiB", 1, [sizes.rollup_bytes as f64 / MIB]);
-    table.row("time until all blocks had roll-ups, s", 1, [rolled_up.as_secs_f64()]);
-    table.row("points rolled up per second", 0, [written.points as f64 / rolled_up.as_secs_f64()]);
-    table.row("peak RSS of the server, MiB", 0, [rss_bytes as f64 / MIB]);
-    report.targets.push(Target::new("1 h archive, % of blocks", part, Bound::AtMost(3.0)));
-    report.tables = vec![panels, table];
-    Ok(report)
+    table.row("time until all blocks had roll-ups, s", 1, [seconds]);
+    table.row("points rolled up per second", 0, [written.points as f64 / seconds]);
+    table.row("peak RSS of the server, MiB", 0, [measured.peak_bytes as f64 / MIB]);
+    run.at_most("1 h archive, % of blocks", part, 3.0);
+    run.table(panels);
+    run.table(table);
 }
 
 /// Asks for each panel; returns its times, and the answer.
@@ -203,17 +189,15 @@ fn ask(server: &Server, options: &Options, rounds: usize, end_ms: i64) -> Result
         let mut times = Vec::new();
         let mut answer = String::new();
         for _ in 0..=rounds {
-            let start = Instant::now();
-            let (status, body) = http::get(server.port, &path)?;
-            times.push(start.elapsed().as_secs_f64() * 1e3);
+            let (status, body) = timed(&mut times, || http::get(server.port, &path))?;
             ensure!(status == 200, "{}: {status} {body}", panel.name);
             answer = body;
         }
         ensure!(answer.contains("datapoints") && answer.len() > 1000, "{}: an empty answer", panel.name);
         let first_ms = times.remove(0);
-        println!("{}: first {first_ms:.1} ms, then {:.1} ms", panel.name, median(times.clone()));
-        let max_ms = times.iter().copied().fold(0.0, f64::max);
-        Ok((Timed { first_ms, median_ms: median(times), max_ms }, answer))
+        let median_ms = median(&times);
+        println!("{}: first {first_ms:.1} ms, then {median_ms:.1} ms", panel.name);
+        Ok((Timed { first_ms, median_ms, max_ms: largest(&times) }, answer))
     });
     answers.collect()
 }
@@ -221,21 +205,13 @@ fn ask(server: &Server, options: &Options, rounds: usize, end_ms: i64) -> Result
 /// Waits until all blocks have roll-ups; returns the time that the jobs took.
 fn wait_for_rollups(server: &mut Server, block_count: usize) -> Result<Duration> {
     let start = Instant::now();
-    while start.elapsed() < ROLLUP_WAIT {
-        server.check_alive()?;
-        let (_, metrics) = http::get(server.port, "/metrics")?;
-        let value = |name: &str| {
-            let line = metrics.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        };
-        let done = value("chronolith_rollup_blocks_total").unwrap_or(0.0);
-        if done >= block_count as f64 {
-            let busy = value("chronolith_maintenance_duration_seconds_total{kind=\"rollup\"}");
-            return Ok(Duration::from_secs_f64(busy.unwrap_or(start.elapsed().as_secs_f64())));
+    server.wait_for("the roll-up of all blocks", POLL, ROLLUP_WAIT, |server| {
+        if server.metric("rollup_blocks").unwrap_or(0.0) < block_count as f64 {
+            return Ok(None);
         }
-        std::thread::sleep(POLL);
-    }
-    anyhow::bail!("after {} s not all blocks have roll-ups", ROLLUP_WAIT.as_secs())
+        let busy = server.metric("maintenance_duration_seconds_total{kind=\"rollup\"}");
+        Ok(Some(Duration::from_secs_f64(busy.unwrap_or(start.elapsed().as_secs_f64()))))
+    })
 }
 
 /// Bytes of files of a store.
@@ -283,22 +259,16 @@ fn write_blocks(data_dir: &Path, options: &Options, end_ms: i64) -> Result<Writt
     let first = all.start - all.start.rem_euclid(BLOCK_MS);
     let starts: Vec<i64> =
         (0..).map(|at| first + at * BLOCK_MS).take_while(|start| *start < all.end).collect();
-    let next = AtomicUsize::new(0);
-    let write_all = || -> Result<u64> {
-        let mut points = 0;
-        while let Some(start) = starts.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let range = TimeRange::new((*start).max(all.start), (start + BLOCK_MS).min(all.end));
-            points += write_block(&dir, options.series, range)?;
-        }
-        Ok(points)
-    };
     let threads = std::thread::available_parallelism()?.get();
-    let points = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(write_all)).collect();
-        let results = running.into_iter().map(|thread| thread.join().expect("no panic"));
-        results.sum::<Result<u64>>()
+    let points = in_parallel(0..threads, |thread, _| -> Result<u64> {
+        let own = starts.iter().skip(thread).step_by(threads);
+        own.map(|start| {
+            let range = TimeRange::new((*start).max(all.start), (start + BLOCK_MS).min(all.end));
+            write_block(&dir, options.series, range)
+        })
+        .sum()
     })?;
-    Ok(Written { blocks: starts.len(), points })
+    Ok(Written { blocks: starts.len(), points: points.iter().sum() })
 }
 
 fn write_block(dir: &Path, series_count: usize, range: TimeRange) -> Result<u64> {

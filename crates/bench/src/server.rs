@@ -4,22 +4,25 @@
 //! signal). Each runs as its operators run it: no setting is there to slow it down, those that are there make
 //! it accept the load (named in BENCHMARKS.md).
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::carbon_cache;
-use crate::http;
-use crate::influx::{self, Index};
+use crate::machine::first_line;
+use crate::proc::{self, CpuSeconds, Memory};
+use crate::{http, influx};
 
 const READY_WAIT: Duration = Duration::from_secs(60);
 const STOP_WAIT: Duration = Duration::from_secs(120);
 const FLUSH_WAIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
+/// Between two looks at a server whose start is timed.
+const START_POLL: Duration = Duration::from_millis(2);
 
 /// Counts the servers of this process: each has a directory of its own, also when they run side by side.
 static STARTED_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -28,12 +31,35 @@ static STARTED_COUNT: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
     /// Series that it has to take and to read back.
-    pub(super) series_count: usize,
-    /// Further flags of the program.
-    pub(super) flags: Vec<String>,
+    series_count: usize,
+    /// Further flags of each program.
+    flags: Vec<(Kind, String)>,
     /// Prometheus: the sections of its configuration after `global`; InfluxDB: lines of its section `data`;
     /// carbon: its archive.
-    pub(super) config: String,
+    config: String,
+}
+
+impl Setup {
+    /// Options of a server that has to take and to read back `series_count` series.
+    pub(crate) fn new(series_count: usize) -> Setup {
+        Setup { series_count, ..Setup::default() }
+    }
+
+    /// Adds flags of the program of `kind`; other servers run without them.
+    pub(crate) fn flags<F: Into<String>>(mut self, kind: Kind, flags: impl IntoIterator<Item = F>) -> Setup {
+        self.flags.extend(flags.into_iter().map(|flag| (kind, flag.into())));
+        self
+    }
+
+    /// Adds flags of this repository's server.
+    pub(crate) fn own_flags<F: Into<String>>(self, flags: impl IntoIterator<Item = F>) -> Setup {
+        self.flags(Kind::Chronolith, flags)
+    }
+
+    /// Sets the configuration of a server that has a file for it.
+    pub(crate) fn config(self, config: impl Into<String>) -> Setup {
+        Setup { config: config.into(), ..self }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -44,11 +70,11 @@ pub(crate) enum Kind {
     Prometheus,
     /// VictoriaMetrics, single node.
     VictoriaMetrics,
-    /// InfluxDB 1.x, which speaks no remote write: `line-protocol` only.
-    #[value(skip)]
-    Influx(Index),
-    /// carbon-cache, which has no HTTP: `carbon` only. The port is its line receiver's.
-    #[value(skip)]
+    /// InfluxDB 1.x with the index in memory; it speaks no remote write.
+    InfluxInmem,
+    /// InfluxDB 1.x with the index on disk.
+    InfluxTsi1,
+    /// carbon-cache, which writes whisper files and has no HTTP. The port is its line receiver's.
     Carbon,
 }
 
@@ -62,8 +88,8 @@ impl Kind {
             Kind::Chronolith => "chronolith",
             Kind::Prometheus => "prometheus",
             Kind::VictoriaMetrics => "victoria-metrics",
-            Kind::Influx(Index::Inmem) => "influxdb-inmem",
-            Kind::Influx(Index::Tsi1) => "influxdb-tsi1",
+            Kind::InfluxInmem => "influxdb-inmem",
+            Kind::InfluxTsi1 => "influxdb-tsi1",
             Kind::Carbon => "carbon-cache",
         }
     }
@@ -79,7 +105,7 @@ impl Kind {
                 newest(self.name()).or_else(|| in_path(self.name())),
                 "cargo xtask peers, or Debian's package of that name",
             ),
-            Kind::Influx(_) => (in_path("influxd"), "Debian's package influxdb"),
+            Kind::InfluxInmem | Kind::InfluxTsi1 => (in_path("influxd"), "Debian's package influxdb"),
             Kind::Carbon => (in_path("carbon-cache"), "Debian's package graphite-carbon"),
         };
         found.with_context(|| format!("{} is not there; {advice} (or leave it out with --only)", self.name()))
@@ -88,21 +114,15 @@ impl Kind {
     /// First line of what the program says about its version.
     pub(crate) fn version(self) -> Result<String> {
         let program = self.program()?.display().to_string();
+        let of_package =
+            |name: &str| first_line("dpkg-query", &["-W", "-f", "${Package} ${Version}\n", name]);
         Ok(match self {
-            Kind::VictoriaMetrics if newest(self.name()).is_some() => {
-                crate::machine::first_line(&program, &["-version"])
-            }
+            Kind::VictoriaMetrics if newest(self.name()).is_some() => first_line(&program, &["-version"]),
             // Debian's build does not know its version.
-            Kind::VictoriaMetrics => crate::machine::first_line(
-                "dpkg-query",
-                &["-W", "-f", "${Package} ${Version}\n", "victoria-metrics"],
-            ),
-            Kind::Chronolith | Kind::Prometheus => crate::machine::first_line(&program, &["--version"]),
-            Kind::Influx(_) => crate::machine::first_line(&program, &["version"]),
-            Kind::Carbon => crate::machine::first_line(
-                "dpkg-query",
-                &["-W", "-f", "${Package} ${Version}\n", "graphite-carbon"],
-            ),
+            Kind::VictoriaMetrics => of_package("victoria-metrics"),
+            Kind::Chronolith | Kind::Prometheus => first_line(&program, &["--version"]),
+            Kind::InfluxInmem | Kind::InfluxTsi1 => first_line(&program, &["version"]),
+            Kind::Carbon => of_package("graphite-carbon"),
         })
     }
 
@@ -134,17 +154,18 @@ impl Kind {
                 "-search.maxQueryDuration=120s".into(),
                 "-loggerLevel=WARN".into(),
             ],
-            Kind::Influx(index) => influx::args(index, dir, &address, &setup.config)?,
+            Kind::InfluxInmem => influx::args("inmem", dir, &address, &setup.config)?,
+            Kind::InfluxTsi1 => influx::args("tsi1", dir, &address, &setup.config)?,
             Kind::Carbon => carbon_cache::args(dir, port, &setup.config)?,
         };
-        args.extend_from_slice(&setup.flags);
+        args.extend(setup.flags.iter().filter(|(kind, _)| *kind == self).map(|(_, flag)| flag.clone()));
         Ok(args)
     }
 
     fn ready_path(self) -> &'static str {
         match self {
             Kind::VictoriaMetrics => "/health",
-            Kind::Influx(_) => "/ping",
+            Kind::InfluxInmem | Kind::InfluxTsi1 => "/ping",
             Kind::Chronolith | Kind::Prometheus => "/-/ready",
             Kind::Carbon => "",
         }
@@ -163,20 +184,15 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts it over an empty directory below `parent` and waits until it answers.
-    pub(crate) fn start(kind: Kind, parent: &Path, series_count: usize) -> Result<Server> {
-        Server::start_with(kind, parent, Setup { series_count, ..Setup::default() })
-    }
-
-    /// The same with further settings.
-    pub(crate) fn start_with(kind: Kind, parent: &Path, setup: Setup) -> Result<Server> {
+    pub(crate) fn start(kind: Kind, parent: &Path, setup: Setup) -> Result<Server> {
         let number = STARTED_COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("chronolith-bench-{}-{number}-{}", std::process::id(), kind.name());
         let dir = parent.join(name);
         std::fs::create_dir_all(dir.join("data"))?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = http::free_port()?;
         let child = spawn(kind, &dir, port, &setup)?;
         let mut server = Server { child, dir, port, kind, setup };
-        server.wait_ready()?;
+        server.wait_ready(POLL, READY_WAIT)?;
         Ok(server)
     }
 
@@ -188,20 +204,26 @@ impl Server {
         Ok(start)
     }
 
+    /// Starts it again and waits until it is ready, for at most `limit`; returns the seconds since exec.
+    pub(crate) fn start_again(&mut self, limit: Duration) -> Result<f64> {
+        let start = self.exec_again()?;
+        self.wait_ready(START_POLL, limit)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
     /// Stops it and starts it again with another configuration.
-    pub(crate) fn restart_with_config(&mut self, config: String) -> Result<()> {
+    pub(crate) fn restart_with_config(&mut self, config: &str) -> Result<()> {
         self.stop()?;
-        self.setup.config = config;
-        self.exec_again()?;
-        self.wait_ready()
+        self.setup.config = config.to_owned();
+        self.start_again(READY_WAIT).map(drop)
     }
 
     /// Stops it and starts it again with other flags.
-    pub(crate) fn restart_with(&mut self, flags: Vec<String>) -> Result<()> {
+    pub(crate) fn restart_with<F: Into<String>>(&mut self, flags: impl IntoIterator<Item = F>) -> Result<()> {
         self.stop()?;
-        self.setup.flags = flags;
-        self.exec_again()?;
-        self.wait_ready()
+        self.setup.flags.clear();
+        self.setup = std::mem::take(&mut self.setup).flags(self.kind, flags);
+        self.start_again(READY_WAIT).map(drop)
     }
 
     /// Returns true if the server reports that it is ready.
@@ -268,13 +290,21 @@ impl Server {
         let terminate = format!("kill -TERM {}", self.child.id());
         Command::new("sh").args(["-c", &terminate]).status()?;
         let start = Instant::now();
-        while start.elapsed() < STOP_WAIT {
-            if self.child.try_wait()?.is_some() {
-                return Ok(());
-            }
+        while self.child.try_wait()?.is_none() {
+            ensure!(start.elapsed() < STOP_WAIT, "{} does not end", self.kind.name());
             std::thread::sleep(POLL);
         }
-        bail!("{} does not end", self.kind.name())
+        Ok(())
+    }
+
+    /// Memory of the process.
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        proc::memory(self.pid())
+    }
+
+    /// CPU time of the process since its start.
+    pub(crate) fn cpu(&self) -> Result<CpuSeconds> {
+        proc::cpu_seconds(self.pid())
     }
 
     /// The end of its log, for error messages.
@@ -284,21 +314,27 @@ impl Server {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    fn wait_ready(&mut self) -> Result<()> {
-        self.wait_ready_within(READY_WAIT)
+    fn wait_ready(&mut self, poll: Duration, limit: Duration) -> Result<()> {
+        self.wait_for("being ready", poll, limit, |server| Ok(server.is_ready().then_some(())))
     }
 
-    /// Waits until it answers.
-    pub(crate) fn wait_ready_within(&mut self, limit: Duration) -> Result<()> {
+    /// Looks every `poll` until there is a result, for at most `limit`; fails if the server ends.
+    pub(crate) fn wait_for<T>(
+        &mut self,
+        what: &str,
+        poll: Duration,
+        limit: Duration,
+        mut look: impl FnMut(&Server) -> Result<Option<T>>,
+    ) -> Result<T> {
         let start = Instant::now();
         while start.elapsed() < limit {
-            self.check_alive().context("before it was ready")?;
-            if self.is_ready() {
-                return Ok(());
+            self.check_alive()?;
+            if let Some(found) = look(self)? {
+                return Ok(found);
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(poll);
         }
-        bail!("{} is not ready after {} s\n{}", self.kind.name(), limit.as_secs(), self.log_tail())
+        bail!("{}: {what} takes longer than {} s\n{}", self.kind.name(), limit.as_secs(), self.log_tail())
     }
 }
 

@@ -55,14 +55,12 @@ impl Sizes {
         let name = path.file_name().unwrap_or_default();
         let in_chunks = path.parent().is_some_and(|parent| parent.ends_with("chunks"));
         let (chunk, index) = match kind {
-            Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) | Kind::Carbon => {
-                (in_chunks, name == "index")
-            }
             Kind::VictoriaMetrics => {
                 let in_indexdb = path.components().any(|part| part.as_os_str() == "indexdb");
                 let chunk = !in_indexdb && (name == "timestamps.bin" || name == "values.bin");
                 (chunk, in_indexdb || name == "index.bin" || name == "metaindex.bin")
             }
+            _ => (in_chunks, name == "index"),
         };
         let part = match (chunk, index) {
             (true, _) => &mut self.chunk_bytes,
@@ -79,14 +77,14 @@ fn kept_dirs(server: &Server) -> Vec<PathBuf> {
     let data_dir = server.data_dir();
     match server.kind() {
         Kind::VictoriaMetrics => vec![data_dir.join("data"), data_dir.join("indexdb")],
-        Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) | Kind::Carbon => block_dirs(server),
+        _ => block_dirs(server),
     }
 }
 
 fn block_dirs(server: &Server) -> Vec<PathBuf> {
     let parent = match server.kind() {
         Kind::Chronolith => server.data_dir().join("tenants/anonymous"),
-        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => server.data_dir(),
+        _ => server.data_dir(),
     };
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.join("meta.json").is_file()).collect()
@@ -125,9 +123,7 @@ fn is_complete(server: &Server, sample_count: usize) -> Result<bool> {
             let active = metrics.lines().find_map(|line| line.strip_prefix("vm_active_force_merges "));
             active.context("no vm_active_force_merges")?.trim() == "0"
         }
-        Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) | Kind::Carbon => {
-            block_samples(server).iter().sum::<u64>() == sample_count as u64
-        }
+        _ => block_samples(server).iter().sum::<u64>() == sample_count as u64,
     })
 }
 

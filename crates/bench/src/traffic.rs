@@ -129,16 +129,6 @@ impl Values {
             }
         })
     }
-
-    /// Sum of the values of the last step.
-    pub(crate) fn sum(&self) -> f64 {
-        let is_counter = |at: usize| is_counter(self.first_idx + at);
-        let part = |counters: bool| -> i64 {
-            let chosen = self.current.iter().enumerate().filter(|(at, _)| is_counter(*at) == counters);
-            chosen.map(|(_, current)| current).sum()
-        };
-        part(true) as f64 + part(false) as f64 / 100.0
-    }
 }
 
 /// SplitMix64: spreads an index over 64 bits.
@@ -167,14 +157,6 @@ mod tests {
             r#"{cluster="bench-eu-1",instance=~"10\\.0\\.0\\.1:9100|10\\.0\\.0\\.2:9100"}"#
         );
         assert!(super::series_selector(7).starts_with(r#"{__name__=""#));
-    }
-
-    #[test]
-    fn the_sum_is_that_of_the_values() {
-        let mut values = Values::new(7, 100);
-        values.step().for_each(drop);
-        let sum: f64 = values.step().sum();
-        assert!((values.sum() - sum).abs() < 1e-6, "{sum}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! Not here: background work (no windows are cut, no checkpoints are written while the clock runs); only
 //! segments of the log are prepared, as in a server.
 
-pub(crate) mod against;
+mod against;
 mod commit_clock;
 mod report;
 mod writer;
@@ -16,16 +16,17 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use chronolith_base::{Clock, Env, RealDisk, SystemClock};
 use chronolith_model::StoreId;
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions, WalJobs};
 
+use crate::driver::{Benchmark, Run};
 use crate::observed_disk::ObservedDisk;
-use crate::options::{DataDirectory, ReportDirectory};
-use crate::proc;
+use crate::proc::{Spent, Stopwatch};
+use crate::workers::in_parallel;
 use commit_clock::CommitClock;
 use writer::Writer;
 
@@ -64,10 +65,6 @@ pub(crate) struct Options {
     /// At most 4 writers, batches of 500, and a tenth of a second a case: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// Parameters of one run.
@@ -81,17 +78,15 @@ struct Case {
 /// Figures of one run.
 struct Measured {
     case: Case,
-    seconds: f64,
     batch_count: usize,
-    /// CPU time of this process, including the generation of samples.
-    cpu_seconds: f64,
+    /// Wall time, and CPU time of this process including the generation of samples.
+    spent: Spent,
     sync_count: u64,
     written_bytes: u64,
-    /// Latency of each batch, ascending, in microseconds.
-    ack_us: Vec<u32>,
-    /// Duration of each commit of the log (its write and sync), ascending, in microseconds; empty without
-    /// syncs.
-    commit_us: Vec<u32>,
+    /// Latency of each batch.
+    ack_ms: Vec<f64>,
+    /// Duration of each commit of the log (its write and sync); empty without syncs.
+    commit_ms: Vec<f64>,
 }
 
 /// End of a case.
@@ -102,43 +97,49 @@ enum Extent {
     Batches(usize),
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(binary) = &options.against {
-        return against::run(options, binary);
+impl Benchmark for Options {
+    fn variant(&self) -> Option<&str> {
+        self.against.is_some().then_some("against")
     }
-    let measured = measure_all(options)?;
-    if options.figures {
-        println!("{}", report::figures(&measured));
-        return Ok(());
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        if let Some(binary) = &self.against {
+            return against::measure(self, binary, run);
+        }
+        let measured = self.measure_all(run)?;
+        match self.figures {
+            true => println!("{}", report::figures(&measured)),
+            false => report::add(self, &measured, run),
+        }
+        Ok(())
     }
-    report::write(options, &measured)
 }
 
-fn measure_all(options: &Options) -> Result<Vec<Measured>> {
-    let capped = |counts: &[usize], most: usize| -> Vec<usize> {
-        let mut counts: Vec<usize> =
-            counts.iter().map(|count| if options.quick { (*count).min(most) } else { *count }).collect();
-        counts.dedup();
-        counts
-    };
-    let writers = capped(&options.writers, QUICK_WRITERS);
-    let batches = capped(&options.batch, QUICK_BATCH);
-    let seconds = if options.quick { options.seconds.min(QUICK_SECONDS) } else { options.seconds };
-    let extent = options.batches.map_or(Extent::Seconds(seconds), Extent::Batches);
-    let counts = writers.iter().chain(&batches).chain(&options.batches);
-    ensure!(seconds > 0.0 && counts.into_iter().all(|count| *count > 0), "counts must be above 0");
-    let mut measured = Vec::new();
-    let modes = [("fsync", SyncMode::Fsync), ("os", SyncMode::Os)];
-    for (_, sync) in modes.into_iter().filter(|(name, _)| options.sync.as_ref().is_none_or(|s| s == name)) {
-        for &batch_len in &batches {
-            let dir = options.data.join(format!("chronolith-bench-{}-write-path", std::process::id()));
-            let done = measure_store(&dir, sync, batch_len, &writers, extent, options.figures);
-            // The store leaves gigabytes, also after a failure.
-            std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
-            measured.extend(done?);
+impl Options {
+    fn measure_all(&self, run: &mut Run) -> Result<Vec<Measured>> {
+        let capped = |counts: &[usize], most: usize| -> Vec<usize> {
+            let mut counts: Vec<usize> =
+                counts.iter().map(|count| if self.quick { (*count).min(most) } else { *count }).collect();
+            counts.dedup();
+            counts
+        };
+        let writers = capped(&self.writers, QUICK_WRITERS);
+        let batches = capped(&self.batch, QUICK_BATCH);
+        let seconds = if self.quick { self.seconds.min(QUICK_SECONDS) } else { self.seconds };
+        let extent = self.batches.map_or(Extent::Seconds(seconds), Extent::Batches);
+        let counts = writers.iter().chain(&batches).chain(&self.batches);
+        ensure!(seconds > 0.0 && counts.into_iter().all(|count| *count > 0), "counts must be above 0");
+        let mut measured = Vec::new();
+        let modes = [("fsync", SyncMode::Fsync), ("os", SyncMode::Os)];
+        for (_, sync) in modes.into_iter().filter(|(name, _)| self.sync.as_ref().is_none_or(|s| s == name)) {
+            for &batch_len in &batches {
+                measured.extend(run.with_directory(None, |_, dir| {
+                    measure_store(dir, sync, batch_len, &writers, extent, self.figures)
+                })?);
+            }
         }
+        Ok(measured)
     }
-    Ok(measured)
 }
 
 /// One store for all numbers of writers, so that its series are made once.
@@ -150,7 +151,6 @@ fn measure_store(
     extent: Extent,
     is_quiet: bool,
 ) -> Result<Vec<Measured>> {
-    std::fs::create_dir_all(dir)?;
     let options = TsdbOptions { sync, ..TsdbOptions::new(dir.to_owned()) };
     let clock = CommitClock::default();
     let disk = ObservedDisk::new(RealDisk::new(), Arc::new(clock.clone()));
@@ -173,8 +173,7 @@ fn measure_store(
         let case = Case { sync, batch_len, writer_count };
         clock.take();
         let mut one = measure(&tsdb, case, &mut writers[..writer_count], extent)?;
-        one.commit_us = clock.take();
-        one.commit_us.sort_unstable();
+        one.commit_ms = clock.take();
         if !is_quiet {
             println!("  {}", one.summary());
         }
@@ -187,34 +186,25 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
     let tenant = StoreId::anonymous();
     let stop = AtomicBool::new(false);
     let is_over = AtomicBool::new(false);
-    let mut elapsed_seconds = 0.0;
     let batches_left = AtomicUsize::new(match extent {
         Extent::Seconds(_) => usize::MAX,
         Extent::Batches(count) => count,
     });
     let take = |left: usize| left.checked_sub(1);
     let before = tsdb.statistics().stats();
-    let cpu_before = proc::cpu_seconds(std::process::id())?;
-    let start = Instant::now();
-    let written: Vec<Result<Vec<u32>>> = std::thread::scope(|scope| {
-        let workers = writers.iter_mut().map(|writer| {
-            let stop = &stop;
-            let tenant = &tenant;
-            let batches_left = &batches_left;
-            scope.spawn(move || {
-                let mut ack_us = Vec::new();
-                while batches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
-                    let elapsed = writer.append(tsdb, tenant)?;
-                    ack_us.push(u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX));
-                    // After a batch: a writer that starts after the end of a short run writes one, too.
-                    if stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                }
-                Ok(ack_us)
-            })
-        });
-        let workers: Vec<_> = workers.collect();
+    let stopwatch = Stopwatch::of_this_process()?;
+    let write = |_, writer: &mut Writer| {
+        let mut ack_ms = Vec::new();
+        while batches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            ack_ms.push(writer.append(tsdb, &tenant)?.as_secs_f64() * 1e3);
+            // After a batch: a writer that starts after the end of a short run writes one, too.
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(ack_ms)
+    };
+    let ack_ms = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 tsdb.wal_jobs().prepare_segment();
@@ -222,30 +212,28 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
             }
         });
         if let Extent::Seconds(seconds) = extent {
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-            stop.store(true, Ordering::Relaxed);
+            let stop = &stop;
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_secs_f64(seconds));
+                stop.store(true, Ordering::Relaxed);
+            });
         }
-        let written =
-            workers.into_iter().map(|worker| worker.join().expect("a writer does not panic")).collect();
-        elapsed_seconds = start.elapsed().as_secs_f64();
+        let written = in_parallel(writers, write);
         is_over.store(true, Ordering::Relaxed);
-        written
+        written.and_then(|ack_ms| Ok((ack_ms.concat(), stopwatch.spent()?)))
     });
-    let cpu_seconds = proc::cpu_seconds(std::process::id())?.since(cpu_before).total();
-    let mut ack_us = written.into_iter().collect::<Result<Vec<Vec<u32>>>>()?.concat();
-    ack_us.sort_unstable();
+    let (ack_ms, spent) = ack_ms?;
     let after = tsdb.statistics().stats();
     let appended = after.head.samples.appended - before.head.samples.appended;
-    ensure!(appended == (ack_us.len() * case.batch_len) as u64, "the store counts {appended} samples");
+    ensure!(appended == (ack_ms.len() * case.batch_len) as u64, "the store counts {appended} samples");
     Ok(Measured {
         case,
-        seconds: elapsed_seconds,
-        batch_count: ack_us.len(),
-        cpu_seconds,
+        batch_count: ack_ms.len(),
+        spent,
         sync_count: after.head.wal.sync_count - before.head.wal.sync_count,
         written_bytes: after.head.wal.written_bytes - before.head.wal.written_bytes,
-        ack_us,
-        commit_us: Vec::new(),
+        ack_ms,
+        commit_ms: Vec::new(),
     })
 }
 
@@ -253,39 +241,39 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
 mod tests {
     use clap::Parser;
 
-    use super::{Options, measure_all};
+    use super::{Measured, Options};
+    use crate::driver::{Directories, Run};
 
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
         options: Options,
+        #[command(flatten)]
+        directories: Directories,
     }
 
-    fn options(flags: &[&str]) -> (Options, tempfile::TempDir) {
+    fn measure(flags: &[&str]) -> Vec<Measured> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let line = ["bench", "--data", path, "--out", path].into_iter().chain(flags.iter().copied());
-        (Line::try_parse_from(line).unwrap().options, dir)
+        let Line { options, directories } = Line::try_parse_from(line).unwrap();
+        options.measure_all(&mut Run::new("write-path", &options, &directories).unwrap()).unwrap()
     }
 
     #[test]
     fn a_quick_run_measures_every_case() {
-        let (options, _dir) =
-            options(&["--writers", "1,3", "--batch", "100", "--seconds", "0.05", "--quick"]);
-        let measured = measure_all(&options).unwrap();
+        let measured = measure(&["--writers", "1,3", "--batch", "100", "--seconds", "0.05", "--quick"]);
         assert_eq!(measured.len(), 4);
-        assert!(measured.iter().all(|one| one.batch_count > 0 && one.ack_us.len() == one.batch_count));
+        assert!(measured.iter().all(|one| one.batch_count > 0 && one.ack_ms.len() == one.batch_count));
         // With fsync no batch is acknowledged before a sync.
         assert!(measured[..2].iter().all(|one| one.sync_count > 0));
     }
 
     #[test]
     fn fixed_work_is_the_same_work_and_every_commit_is_timed() {
-        let (options, _dir) =
-            options(&["--writers", "1,3", "--batch", "50", "--batches", "40", "--sync", "fsync"]);
-        let measured = measure_all(&options).unwrap();
+        let measured = measure(&["--writers", "1,3", "--batch", "50", "--batches", "40", "--sync", "fsync"]);
         assert_eq!(measured.iter().map(|one| one.batch_count).collect::<Vec<_>>(), [40, 40]);
-        assert_eq!(measured[0].commit_us.len(), 40, "one writer commits alone");
-        assert!((1..=40).contains(&measured[1].commit_us.len()));
+        assert_eq!(measured[0].commit_ms.len(), 40, "one writer commits alone");
+        assert!((1..=40).contains(&measured[1].commit_ms.len()));
     }
 }

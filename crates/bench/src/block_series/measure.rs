@@ -3,7 +3,6 @@
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, Env};
@@ -17,7 +16,8 @@ use tokio::runtime::Runtime;
 use super::content::{Content, Expected};
 use super::shape::{Shape, TENANT, VARIANT_COUNT};
 use crate::allocations::ALLOCATOR;
-use crate::proc;
+use crate::proc::Stopwatch;
+use crate::workers::in_parallel;
 
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
 
@@ -43,13 +43,13 @@ impl Mode {
 
 /// One cell of the table.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct Cell {
     pub(super) shape: Shape,
     pub(super) worker_count: usize,
     pub(super) operation_count: usize,
 }
 
-/// Figures of a run, each per operation.
+/// Figures of a cell, each per operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Figures {
     pub(super) ms: f64,
@@ -107,32 +107,30 @@ impl World {
     }
 
     /// Runs the operations of one cell after as many that are not counted as there are variants.
-    pub(super) fn measure(&self, content: &Content, run: Run) -> Result<Figures> {
+    pub(super) fn measure(&self, content: &Content, cell: Cell) -> Result<Figures> {
         for idx in 0..VARIANT_COUNT {
-            self.operation(content, run.shape, idx)?;
+            self.operation(content, cell.shape, idx)?;
         }
         let before = self.fetched();
-        let cpu_before = proc::cpu_seconds(std::process::id())?;
+        let stopwatch = Stopwatch::of_this_process()?;
         let allocations = Region::new(ALLOCATOR);
-        let start = Instant::now();
-        let per_worker = run.operation_count / run.worker_count;
-        let returned_bytes = std::thread::scope(|scope| -> Result<u64> {
-            let work = || -> Result<u64> {
-                (0..per_worker as u64).map(|idx| self.operation(content, run.shape, idx)).sum()
-            };
-            let workers: Vec<_> = (0..run.worker_count).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).sum()
+        let per_worker = cell.operation_count / cell.worker_count;
+        let returned_bytes = in_parallel(0..cell.worker_count, |_, _| -> Result<u64> {
+            (0..per_worker as u64).map(|idx| self.operation(content, cell.shape, idx)).sum()
         })?;
-        let elapsed = start.elapsed();
         let counted = allocations.change();
-        let cpu = proc::cpu_seconds(std::process::id())?.since(cpu_before).total();
+        let spent = stopwatch.spent()?;
         let after = self.fetched();
-        let count = (per_worker * run.worker_count) as f64;
+        let count = (per_worker * cell.worker_count) as f64;
         let fetched_bytes = (after.bytes - before.bytes) as f64;
-        let ratio = if fetched_bytes > 0.0 { fetched_bytes / returned_bytes as f64 } else { f64::NAN };
+        let ratio = if fetched_bytes > 0.0 {
+            fetched_bytes / returned_bytes.iter().sum::<u64>() as f64
+        } else {
+            f64::NAN
+        };
         Ok(Figures {
-            ms: elapsed.as_secs_f64() * 1e3 / count,
-            cpu_ms: cpu * 1e3 / count,
+            ms: spent.wall_seconds * 1e3 / count,
+            cpu_ms: spent.cpu.total() * 1e3 / count,
             allocations: (counted.allocations + counted.reallocations) as f64 / count,
             allocated_kb: counted.bytes_allocated as f64 / 1e3 / count,
             fetched_mb: fetched_bytes / 1e6 / count,

@@ -4,15 +4,15 @@
 //! blocks; requests are counted that the proxy saw between the query and its answer.
 
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::gateway::read_only_flags;
 use super::proxy::{Proxy, Seen, waves};
-use crate::http::{QueryConnection, query_path};
-use crate::report::{Bound, Report, Table, Target, median};
+use crate::driver::Run;
+use crate::http::{QueryConnection, ok, query_path};
+use crate::latency::{median, timed};
+use crate::report::Table;
 use crate::server::{Kind, Server, Setup};
 
 /// Pairs of warm queries, local and over the bucket.
@@ -57,29 +57,29 @@ struct Cold {
     local_ms: f64,
 }
 
-/// Measures all cases `repeats` times; medians go to `report`.
+/// Measures all cases `repeats` times; medians go to the report.
 pub(super) fn measure(
     cases: &[Case],
     proxy: &Proxy,
     local: &Server,
     parent: &Path,
     repeats: usize,
-    report: &mut Report,
+    run: &mut Run,
 ) -> Result<()> {
     let columns =
         ["cold ms", "GETs", "LISTs", "rounds", "MB", "warm ms", "warm GETs", "local ms", "warm / local"];
     let mut table = Table::new("Queries", columns);
     for case in cases {
-        let runs = (0..repeats).map(|_| run(case, proxy, local, parent)).collect::<Result<Vec<Cold>>>()?;
-        add(case, &runs, &mut table, report);
+        let runs = (0..repeats).map(|_| measure_once(case, proxy, local, parent));
+        add(case, &runs.collect::<Result<Vec<Cold>>>()?, &mut table, run);
     }
-    report.tables.insert(0, table);
+    run.table(table);
     Ok(())
 }
 
-fn run(case: &Case, proxy: &Proxy, local: &Server, parent: &Path) -> Result<Cold> {
-    let setup = Setup { flags: read_only_flags(proxy.port), ..Setup::default() };
-    let mut server = Server::start_with(Kind::Chronolith, parent, setup)?;
+fn measure_once(case: &Case, proxy: &Proxy, local: &Server, parent: &Path) -> Result<Cold> {
+    let setup = Setup::new(0).own_flags(read_only_flags(proxy.port));
+    let mut server = Server::start(Kind::Chronolith, parent, setup)?;
     let path = query_path(&case.query, case.time_ms);
     let mut of_bucket = QueryConnection::open_as(server.port, case.tenant)?;
     if case.knows_catalogue {
@@ -87,9 +87,8 @@ fn run(case: &Case, proxy: &Proxy, local: &Server, parent: &Path) -> Result<Cold
         ok(of_bucket.get(&query_path("bench", 1_000_000))?)?;
     }
     proxy.take();
-    let start = Instant::now();
-    let answer = of_bucket.get(&path)?;
-    let ms = start.elapsed().as_secs_f64() * 1e3;
+    let mut cold_ms = Vec::new();
+    let answer = timed(&mut cold_ms, || of_bucket.get(&path))?;
     let seen = proxy.take();
     let mut of_local = QueryConnection::open_as(local.port, case.tenant)?;
     let expected = ok(of_local.get(&path)?)?;
@@ -101,26 +100,17 @@ fn run(case: &Case, proxy: &Proxy, local: &Server, parent: &Path) -> Result<Cold
     let mut here = Vec::new();
     for _ in 0..WARM_PAIRS {
         for (connection, times) in [(&mut of_bucket, &mut warm), (&mut of_local, &mut here)] {
-            let start = Instant::now();
-            ok(connection.get(&path)?)?;
-            times.push(start.elapsed().as_secs_f64() * 1e3);
+            timed(times, || ok(connection.get(&path)?))?;
         }
     }
     server.check_alive()?;
     // The list of blocks is refreshed in the background.
     let warm_requests = proxy.take().iter().filter(|seen| !seen.what.contains("/catalog/")).count();
-    Ok(Cold { ms, seen, warm_requests, warm_ms: median(warm), local_ms: median(here) })
+    Ok(Cold { ms: median(&cold_ms), seen, warm_requests, warm_ms: median(&warm), local_ms: median(&here) })
 }
 
-/// The answer of a query that succeeded.
-pub(super) fn ok(answer: (u16, String)) -> Result<Value> {
-    let (status, body) = answer;
-    ensure!(status == 200, "HTTP {status}: {body:.300}");
-    Ok(serde_json::from_str(&body)?)
-}
-
-fn add(case: &Case, runs: &[Cold], table: &mut Table, report: &mut Report) {
-    let of = |value: fn(&Cold) -> f64| median(runs.iter().map(value).collect());
+fn add(case: &Case, runs: &[Cold], table: &mut Table, run: &mut Run) {
+    let of = |value: fn(&Cold) -> f64| median(&runs.iter().map(value).collect::<Vec<f64>>());
     let ms = of(|run| run.ms);
     let gets = of(|run| run.seen.iter().filter(|seen| !is_list(seen)).count() as f64);
     let lists = of(|run| run.seen.iter().filter(|seen| is_list(seen)).count() as f64);
@@ -131,13 +121,13 @@ fn add(case: &Case, runs: &[Cold], table: &mut Table, report: &mut Report) {
     let local_ms = of(|run| run.local_ms);
     let ratio = of(|run| run.warm_ms / run.local_ms);
     table.row(case.name, 2, [ms, gets, lists, rounds, megabytes, warm_ms, warm_requests, local_ms, ratio]);
-    if let Some(run) = runs.first() {
-        report.notes.push(format!("{}: {}", case.name, described(&run.seen)));
+    if let Some(first) = runs.first() {
+        run.note(format!("{}: {}", case.name, described(&first.seen)));
     }
     let bounds = case.bounds;
     let mut target = |what: &str, found: f64, most: f64| {
         if most.is_finite() {
-            report.targets.push(Target::new(format!("{}: {what}", case.name), found, Bound::AtMost(most)));
+            run.at_most(format!("{}: {what}", case.name), found, most);
         }
     };
     target("GETs", gets, bounds.gets);

@@ -3,7 +3,6 @@
 //! Invariants: it ends with this value; uploads go to it without the proxy.
 //! Not here: delays (`proxy`), content of the blocks (`content`).
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use chronolith_bucket::{Purpose, RequestContext, Store, StoreConfig, Uploader};
 use chronolith_model::TenantId;
 use tokio::runtime::Runtime;
 
+use crate::http::free_port;
 use crate::server::die_with_parent;
 
 pub(super) const BUCKET: &str = "metrics";
@@ -40,7 +40,7 @@ impl Gateway {
     /// Starts `program` over `dir` and waits until it answers.
     pub(super) fn start(program: &Path, dir: &Path) -> Result<Gateway> {
         std::fs::create_dir_all(dir.join(BUCKET))?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let args = ["--port".to_owned(), format!("127.0.0.1:{port}"), "posix".to_owned()];
         let child = die_with_parent(program, &[&args[..], &[dir.display().to_string()]].concat())
             .env("ROOT_ACCESS_KEY", ACCESS_KEY)

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::cold::ok;
 use super::gateway::{Gateway, read_only_flags};
-use crate::http::{QueryConnection, query_path, range_path};
-use crate::proc;
-use crate::report::{Bound, Report, Table, Target};
+use crate::driver::Run;
+use crate::http::{QueryConnection, ok, query_path, range_path};
+use crate::latency::{at, timed};
+use crate::report::{MIB, Table};
 use crate::server::{Kind, Server, Setup};
 
-const MIB: f64 = 1024.0 * 1024.0;
 const MEMORY_MIB: f64 = 256.0;
 /// Memory that the process may have in addition to `bucket.memory`.
 const MEMORY_REST_MIB: f64 = 128.0;
@@ -37,16 +36,16 @@ pub(super) struct Neighbours<'a> {
 }
 
 impl Neighbours<'_> {
-    pub(super) fn measure(&self, gateway: &Gateway, parent: &Path, report: &mut Report) -> Result<()> {
-        let setup = Setup { flags: read_only_flags(gateway.port), ..Setup::default() };
-        let server = Server::start_with(Kind::Chronolith, parent, setup)?;
+    pub(super) fn measure(&self, gateway: &Gateway, parent: &Path, run: &mut Run) -> Result<()> {
+        let setup = Setup::new(0).own_flags(read_only_flags(gateway.port));
+        let server = Server::start(Kind::Chronolith, parent, setup)?;
         self.dashboard(&server, Duration::from_secs(2))?;
+        let peak_mib = || -> Result<f64> { Ok(server.memory()?.peak_bytes as f64 / MIB) };
+        let cells = |ms: &[f64], peak_mib| [ms.len() as f64, at(ms, 0.5), at(ms, 0.99), peak_mib];
         let mut table =
             Table::new("Dashboard of one tenant", ["queries", "p50 ms", "p99 ms", "peak RSS MiB"]);
         let alone = self.dashboard(&server, self.phase)?;
-        let peak =
-            |server: &Server| -> Result<f64> { Ok(proc::memory(server.pid())?.peak_bytes as f64 / MIB) };
-        table.row("alone", 2, [alone.len() as f64, at(&alone, 0.5), at(&alone, 0.99), peak(&server)?]);
+        table.row("alone", 2, cells(&alone, peak_mib()?));
         let stop = AtomicBool::new(false);
         let answered = AtomicU64::new(0);
         let together = std::thread::scope(|scope| {
@@ -57,28 +56,18 @@ impl Neighbours<'_> {
             greedy.join().expect("the greedy client panicked")?;
             together
         })?;
-        let peak_mib = peak(&server)?;
-        table.row(
-            "next to the other",
-            2,
-            [together.len() as f64, at(&together, 0.5), at(&together, 0.99), peak_mib],
-        );
-        report.tables.push(table);
-        report.notes.push(format!(
-            "the other tenant: {} answers to `{}` over a year",
-            answered.load(Ordering::Relaxed),
-            self.greedy_query
-        ));
+        let peak_mib = peak_mib()?;
+        table.row("next to the other", 2, cells(&together, peak_mib));
+        run.table(table);
+        let answered = answered.load(Ordering::Relaxed);
+        run.note(format!("the other tenant: {answered} answers to `{}` over a year", self.greedy_query));
         let ratio = at(&together, 0.99) / at(&alone, 0.99);
-        let mut target = |what: &str, found, most| {
-            report.targets.push(Target::new(format!("neighbours: {what}"), found, Bound::AtMost(most)));
-        };
-        target("p99 next to a regex over a year, over that of alone", ratio, SLOWDOWN_MAX);
-        target("peak RSS, MiB", peak_mib, MEMORY_MIB + MEMORY_REST_MIB);
+        run.at_most("neighbours: p99 next to a regex over a year, over that of alone", ratio, SLOWDOWN_MAX);
+        run.at_most("neighbours: peak RSS, MiB", peak_mib, MEMORY_MIB + MEMORY_REST_MIB);
         Ok(())
     }
 
-    /// Latencies of the dashboard, ascending, ms.
+    /// Latencies of the dashboard, ms.
     fn dashboard(&self, server: &Server, time: Duration) -> Result<Vec<f64>> {
         let mut connection = QueryConnection::open_as(server.port, self.dashboard_tenant)?;
         let path = query_path(self.dashboard_query, self.end_ms - 1);
@@ -86,13 +75,10 @@ impl Neighbours<'_> {
         let mut times = Vec::new();
         let end = Instant::now() + time;
         while Instant::now() < end {
-            let start = Instant::now();
-            let answer = connection.get(&path)?;
-            times.push(start.elapsed().as_secs_f64() * 1e3);
+            let answer = timed(&mut times, || connection.get(&path))?;
             ensure!(ok(answer)?["data"] == expected["data"], "an answer of the dashboard changed");
             std::thread::sleep(PAUSE);
         }
-        times.sort_by(f64::total_cmp);
         Ok(times)
     }
 
@@ -106,9 +92,4 @@ impl Neighbours<'_> {
         }
         Ok(())
     }
-}
-
-fn at(sorted: &[f64], quantile: f64) -> f64 {
-    let idx = ((sorted.len() as f64 * quantile) as usize).min(sorted.len().saturating_sub(1));
-    sorted.get(idx).copied().unwrap_or(f64::NAN)
 }

@@ -13,14 +13,16 @@ use chronolith_bucket::{BlockCatalog, CatalogOptions, Store};
 use chronolith_model::{MatchOp, Matcher, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
 
 use super::gateway::{ACCESS_KEY, BUCKET, Gateway, REGION, SECRET_KEY};
-use crate::report::{Bound, Report, Table, Target, median};
+use crate::driver::Run;
+use crate::latency::median;
+use crate::report::Table;
 
 const REQUESTS: u64 = 16;
 const RANGE_BYTES: u64 = 4 << 20;
 const RATIO_MIN: f64 = 0.7;
 
 /// Measures both `repeats` times in alternation.
-pub(super) fn measure(gateway: &Gateway, tenant: &str, repeats: usize, report: &mut Report) -> Result<()> {
+pub(super) fn measure(gateway: &Gateway, tenant: &str, repeats: usize, run: &mut Run) -> Result<()> {
     let mut scans = Vec::new();
     let mut bares = Vec::new();
     for _ in 0..repeats {
@@ -30,11 +32,11 @@ pub(super) fn measure(gateway: &Gateway, tenant: &str, repeats: usize, report: &
     }
     let mut table = Table::new("Scan of a block over loopback", ["MB per second"]);
     let ratios: Vec<f64> = scans.iter().zip(&bares).map(|(scan, bare)| scan / bare).collect();
-    let ratio = median(ratios);
-    table.row("selection of all series", 0, [median(scans) / 1e6]);
-    table.row("curl, 16 ranges of 4 MiB at the same time", 0, [median(bares) / 1e6]);
-    report.tables.push(table);
-    report.targets.push(Target::new("scan: rate over that of curl", ratio, Bound::AtLeast(RATIO_MIN)));
+    let ratio = median(&ratios);
+    table.row("selection of all series", 0, [median(&scans) / 1e6]);
+    table.row("curl, 16 ranges of 4 MiB at the same time", 0, [median(&bares) / 1e6]);
+    run.table(table);
+    run.at_least("scan: rate over that of curl", ratio, RATIO_MIN);
     Ok(())
 }
 

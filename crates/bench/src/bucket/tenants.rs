@@ -6,26 +6,26 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::Env;
 use chronolith_bucket::{Purpose, RequestContext, Store, StoreConfig, Uploader};
 use chronolith_model::{TenantId, TimeRange};
 
-use super::cold::ok;
 use super::content::{DAY_MS, Shape, dense_metric, write_block};
 use super::gateway::make_sidecar;
-use crate::http::{QueryConnection, query_path};
-use crate::proc;
-use crate::report::{Bound, Report, Table, Target, median};
+use crate::driver::Run;
+use crate::http::{QueryConnection, ok, query_path};
+use crate::latency::{largest, median, timed};
+use crate::report::{MIB, Table};
 use crate::server::{Kind, Server, Setup};
 
 const TENANTS: usize = 200;
 const BLOCKS_PER_TENANT: usize = 50;
 const SHAPE: Shape = Shape { metrics: 1, dense: 20 };
 const HOUR_MS: i64 = 3_600_000;
-const MIB: f64 = 1024.0 * 1024.0;
+const READY_WAIT: Duration = Duration::from_secs(60);
 
 /// Program that wrote the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ enum Layout {
     Mimir,
 }
 
-pub(super) fn measure(work: &Path, end_ms: i64, repeats: usize, report: &mut Report) -> Result<()> {
+pub(super) fn measure(work: &Path, end_ms: i64, repeats: usize, run: &mut Run) -> Result<()> {
     let mut table = Table::new(
         "10,000 blocks of 200 tenants",
         [
@@ -51,63 +51,48 @@ pub(super) fn measure(work: &Path, end_ms: i64, repeats: usize, report: &mut Rep
     for layout in [Layout::Chronolith, Layout::Mimir] {
         let dir = work.join(format!("tenants-{layout:?}"));
         write_bucket(&dir, layout, end_ms)?;
-        let runs = (0..repeats).map(|_| run(&dir, work, end_ms)).collect::<Result<Vec<[f64; 6]>>>()?;
+        let runs =
+            (0..repeats).map(|_| measure_once(&dir, work, end_ms)).collect::<Result<Vec<[f64; 6]>>>()?;
         std::fs::remove_dir_all(&dir)?;
         let middle: Vec<f64> =
-            (0..6).map(|column| median(runs.iter().map(|run| run[column]).collect())).collect();
+            (0..6).map(|column| median(&runs.iter().map(|run| run[column]).collect::<Vec<f64>>())).collect();
         let [ready_ms, rss, ..] = middle[..] else { continue };
         table.row(format!("{layout:?}'s layout"), 1, middle.clone());
         let (ready_max, name) = match layout {
             Layout::Chronolith => (1000.0, "catalogues"),
             Layout::Mimir => (3000.0, "Mimir's layout"),
         };
-        let mut target = |what: String, found, most| {
-            report.targets.push(Target::new(what, found, Bound::AtMost(most)));
-        };
-        target(format!("10,000 blocks, {name}: exec to ready, ms"), ready_ms, ready_max);
-        target(format!("10,000 blocks, {name}: RSS MiB"), rss, 120.0);
-        target(
-            format!("10,000 blocks, {name}: RSS MiB after queries of all tenants"),
-            middle[5],
-            256.0 + 128.0,
-        );
+        run.at_most(format!("10,000 blocks, {name}: exec to ready, ms"), ready_ms, ready_max);
+        run.at_most(format!("10,000 blocks, {name}: RSS MiB"), rss, 120.0);
+        let what = format!("10,000 blocks, {name}: RSS MiB after queries of all tenants");
+        run.at_most(what, middle[5], 256.0 + 128.0);
     }
-    report.tables.push(table);
+    run.table(table);
     Ok(())
 }
 
 /// Start, then one query over all blocks of each tenant.
-fn run(dir: &Path, parent: &Path, end_ms: i64) -> Result<[f64; 6]> {
-    let flags = vec![
-        "--read-only=true".to_owned(),
-        "--multitenancy=true".to_owned(),
-        format!("--bucket=file://{}", dir.display()),
-    ];
-    let setup = Setup { flags, ..Setup::default() };
-    let mut server = Server::start_with(Kind::Chronolith, parent, setup)?;
+fn measure_once(dir: &Path, parent: &Path, end_ms: i64) -> Result<[f64; 6]> {
+    let bucket = format!("--bucket=file://{}", dir.display());
+    let setup = Setup::new(0).own_flags(["--read-only=true", "--multitenancy=true", &bucket]);
+    let mut server = Server::start(Kind::Chronolith, parent, setup)?;
     server.kill()?;
-    let start = server.exec_again()?;
-    while !server.is_ready() {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
-    let ready_ms = start.elapsed().as_secs_f64() * 1e3;
-    let rss = proc::memory(server.pid())?.now_bytes as f64 / MIB;
+    let ready_ms = server.start_again(READY_WAIT)? * 1e3;
+    let rss = server.memory()?.now_bytes as f64 / MIB;
     let samples = SHAPE.dense as i64 * BLOCKS_PER_TENANT as i64 * HOUR_MS / super::content::STEP_MS;
     let query = format!("sum(count_over_time({}[{}h]))", dense_metric(SHAPE), BLOCKS_PER_TENANT);
     let mut times = Vec::new();
     let all = Instant::now();
     for tenant in 0..TENANTS {
         let mut connection = QueryConnection::open_as(server.port, &tenant_name(tenant))?;
-        let start = Instant::now();
-        let answer = ok(connection.get(&query_path(&query, end_ms - 1))?)?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
+        let path = query_path(&query, end_ms - 1);
+        let answer = timed(&mut times, || ok(connection.get(&path)?))?;
         let found = answer["data"]["result"][0]["value"][1].as_str().context("no value")?;
         ensure!(found == samples.to_string(), "{found} samples of {samples}");
     }
     let seconds = all.elapsed().as_secs_f64();
-    let rss_then = proc::memory(server.pid())?.now_bytes as f64 / MIB;
-    let most = times.iter().copied().fold(0.0, f64::max);
-    Ok([ready_ms, rss, seconds, median(times), most, rss_then])
+    let rss_then = server.memory()?.now_bytes as f64 / MIB;
+    Ok([ready_ms, rss, seconds, median(&times), largest(&times), rss_then])
 }
 
 fn tenant_name(number: usize) -> String {
@@ -130,7 +115,7 @@ fn write_bucket(dir: &Path, layout: Layout, end_ms: i64) -> Result<()> {
     let store = Arc::new(Store::open(&config, &env, runtime.handle().clone())?);
     let uploader = Uploader::new(store, &env, runtime.handle().clone());
     let request = |tenant: usize| -> Result<RequestContext> {
-        let timeout = std::time::Duration::from_secs(600);
+        let timeout = Duration::from_secs(600);
         let tenant = TenantId::new(&tenant_name(tenant))?;
         Ok(RequestContext::with_timeout(&*env.clock, tenant, timeout, Purpose::Tool))
     };

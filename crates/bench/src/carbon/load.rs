@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 
 use super::rows::{Naming, Row};
 use crate::traffic::mix;
+use crate::workers::in_parallel;
 
 /// Seconds between two points of a series.
 pub(super) const STEP_S: i64 = 10;
@@ -63,12 +64,7 @@ impl Load {
         let open = || TcpStream::connect(("127.0.0.1", port)).context("the server takes no connection");
         let connections = (0..CONNECTION_COUNT).map(|_| open()).collect::<Result<Vec<_>>>()?;
         let start = Instant::now();
-        std::thread::scope(|scope| {
-            let order = &order;
-            let send = |(idx, stream)| scope.spawn(move || self.send_part(idx, stream, order));
-            let workers: Vec<_> = connections.into_iter().enumerate().map(send).collect();
-            workers.into_iter().try_for_each(|worker| worker.join().expect("a sender does not panic"))
-        })?;
+        in_parallel(connections, |idx, stream| self.send_part(idx, stream, &order))?;
         Ok(start.elapsed().as_secs_f64())
     }
 

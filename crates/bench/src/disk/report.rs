@@ -1,10 +1,9 @@
 //! Figures of `disk`. Not here: measurement (`disk`).
 
-use anyhow::Result;
-
-use super::{Extent, Measured, Options, Sizes};
+use super::{Extent, Measured, Sizes};
+use crate::driver::Run;
 use crate::families::{ClockKind, Family};
-use crate::report::{Bound, Report, Table, Target, grouped};
+use crate::report::{Table, grouped};
 use crate::server::Kind;
 
 /// Bytes per sample of each family and of their mix.
@@ -63,32 +62,28 @@ fn bounds(clock: ClockKind) -> &'static [(Kind, f64)] {
     }
 }
 
-/// Prints the tables and writes both files.
-pub(super) fn write(options: &Options, extent: Extent, kinds: &[Kind], measured: &[Measured]) -> Result<()> {
-    let mut tables = Vec::new();
-    let mut targets = Vec::new();
+/// Adds the tables, the targets and the notes to the report.
+pub(super) fn add(extent: Extent, measured: &[Measured], run: &mut Run) {
+    let kinds = run.kinds();
     for clock in ClockKind::ALL {
         let figures = Figures { measured, clock };
-        tables.push(figures.table(kinds, "all files", Sizes::total));
-        tables.push(figures.table(kinds, "times and values only", |sizes| sizes.chunk_bytes as f64));
-        tables.push(figures.changed_table(kinds));
+        run.table(figures.table(&kinds, "all files", Sizes::total));
+        run.table(figures.table(&kinds, "times and values only", |sizes| sizes.chunk_bytes as f64));
+        run.table(figures.changed_table(&kinds));
         let own = figures.mix(Kind::Chronolith, Sizes::total);
         for (peer, bound) in bounds(clock) {
             let what = format!("{} clock, mix: bytes / those of {}", clock.name(), peer.name());
-            targets.push(Target::new(what, own / figures.mix(*peer, Sizes::total), Bound::AtMost(*bound)));
+            run.at_most(what, own / figures.mix(*peer, Sizes::total), *bound);
         }
     }
     let mix = Family::ALL.map(|family| format!("{} {} %", family.name(), family.percent()));
-    let notes = vec![
-        format!(
-            "{} series a family, {} samples each 15 s apart, sent by remote write in the order of time",
-            grouped(extent.series_count as f64, 0),
-            extent.step_count
-        ),
-        format!("mix (assumed): {}", mix.join(", ")),
-        "blocks only, lengths of their files; logs, caches and the head do not count".to_owned(),
-        "Chronolith: `--block-encoding dense`; all of it read back and equal bit by bit".to_owned(),
-        "VictoriaMetrics: after a forced merge; it rounds values on purpose, see the tables of changed values".to_owned(),
-    ];
-    Report { name: "disk".to_owned(), kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
+    run.note(format!(
+        "{} series a family, {} samples each 15 s apart, sent by remote write in the order of time",
+        grouped(extent.series_count as f64, 0),
+        extent.step_count
+    ));
+    run.note(format!("mix (assumed): {}", mix.join(", ")));
+    run.note("blocks only, lengths of their files; logs, caches and the head do not count");
+    run.note("Chronolith: `--block-encoding dense`; all of it read back and equal bit by bit");
+    run.note("VictoriaMetrics: after a forced merge; it rounds values on purpose, see the tables of changed values");
 }

@@ -17,6 +17,7 @@ fn fleet(content: Content) -> Fleet {
         connection_count: 1,
         content,
         start_ms: 1_767_225_600_000,
+        lead_steps_max: super::LEAD_STEPS_MAX,
     })
 }
 

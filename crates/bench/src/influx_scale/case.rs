@@ -1,9 +1,4 @@
-//! Flags of the benchmark, and the figures of one case.
-//!
-//! Not here: the cases.
-
-use crate::options::{DataDirectory, ReportDirectory};
-use crate::report::{Table, Target};
+//! Flags of the benchmark. Not here: the cases.
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -16,10 +11,6 @@ pub(crate) struct Options {
     /// Minutes over which the case `churn` spreads its series.
     #[arg(long, default_value_t = 10)]
     pub(super) churn_minutes: u64,
-    #[command(flatten)]
-    pub(super) out: ReportDirectory,
-    #[command(flatten)]
-    pub(super) data: DataDirectory,
 }
 
 impl Options {
@@ -27,10 +18,4 @@ impl Options {
     pub(super) fn sized(&self, count: u64) -> u64 {
         if self.quick { (count / 100).max(1) } else { count }
     }
-}
-
-/// Figures of one case.
-pub(super) struct Case {
-    pub(super) table: Table,
-    pub(super) targets: Vec<Target>,
 }

@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::case::{Case, Options};
+use super::case::Options;
 use super::lines::now_ns;
+use crate::driver::Run;
 use crate::http::WriteConnection;
 use crate::influx::execute;
-use crate::proc;
-use crate::report::{Bound, Table, Target};
+use crate::latency::{at, timed};
+use crate::report::{MIB, Table};
 use crate::server::{Kind, Server, Setup};
 
 const SERIES_COUNT: u64 = 5_000_000;
@@ -21,31 +22,30 @@ const STEP_NS: i64 = 1_000_000_000;
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// Longest wait for the memory after the last series.
 const IDLE_WAIT: Duration = Duration::from_secs(420);
-const MIB: f64 = 1_048_576.0;
 
-pub(super) fn run(options: &Options) -> Result<Case> {
+pub(super) fn measure(options: &Options, run: &mut Run) -> Result<()> {
     let batch_count = options.sized(SERIES_COUNT) / BATCH;
     let minutes = if options.quick { 0 } else { options.churn_minutes };
-    let flags = vec!["--idle-after".to_owned(), format!("{}s", IDLE_AFTER.as_secs())];
-    let setup = Setup { series_count: 1, flags, ..Setup::default() };
-    let server = Server::start_with(Kind::Chronolith, &options.data, setup)?;
+    let idle_after = format!("{}s", IDLE_AFTER.as_secs());
+    let setup = Setup::new(1).own_flags(["--idle-after", &idle_after]);
+    let server = run.start(Kind::Chronolith, setup)?;
     execute(server.port, "CREATE DATABASE churn")?;
     let mut connection = WriteConnection::open_with(server.port, "/write?db=churn", "")?;
-    let mut run = Churn { start: Instant::now(), latencies_ms: Vec::new() };
-    run.send(&mut connection, 0)?;
-    let before_bytes = proc::memory(server.pid())?.now_bytes;
+    let mut load = Churn { start: Instant::now(), latencies_ms: Vec::new() };
+    load.send(&mut connection, 0)?;
+    let before_bytes = server.memory()?.now_bytes;
     let pause = Duration::from_mins(minutes) / u32::try_from(batch_count)?;
     for batch in 1..batch_count {
         let due = pause * u32::try_from(batch)?;
-        std::thread::sleep(due.saturating_sub(run.start.elapsed()));
-        run.send(&mut connection, batch)?;
+        std::thread::sleep(due.saturating_sub(load.start.elapsed()));
+        load.send(&mut connection, batch)?;
     }
-    let loaded_seconds = run.start.elapsed().as_secs_f64();
-    let peak_bytes = proc::memory(server.pid())?.peak_bytes;
+    let loaded_seconds = load.start.elapsed().as_secs_f64();
+    let peak_bytes = server.memory()?.peak_bytes;
     let (idle_seconds, idle_bytes) = wait_until_idle(&server, before_bytes, options)?;
-    let parts = run.latencies_ms.len() / 4;
-    let first = p99(&run.latencies_ms[..parts.max(1)]);
-    let last = p99(&run.latencies_ms[run.latencies_ms.len() - parts.max(1)..]);
+    let parts = load.latencies_ms.len() / 4;
+    let first = at(&load.latencies_ms[..parts.max(1)], 0.99);
+    let last = at(&load.latencies_ms[load.latencies_ms.len() - parts.max(1)..], 0.99);
     let title = format!("churn: {} series in {loaded_seconds:.0} s", batch_count * BATCH);
     let mut table = Table::new(title, ["chronolith"]);
     table.row("memory at the start, MiB", 1, [before_bytes as f64 / MIB]);
@@ -55,11 +55,10 @@ pub(super) fn run(options: &Options) -> Result<Case> {
     table.row("p99 of the first quarter of requests, ms", 1, [first]);
     table.row("p99 of the last quarter of requests, ms", 1, [last]);
     let grown_mib = (idle_bytes as f64 - before_bytes as f64) / MIB;
-    let targets = vec![
-        Target::new("churn: memory above the start, MiB", grown_mib, Bound::AtMost(20.0)),
-        Target::new("churn: p99 of the last quarter by the first", last / first, Bound::AtMost(1.5)),
-    ];
-    Ok(Case { table, targets })
+    run.table(table);
+    run.at_most("churn: memory above the start, MiB", grown_mib, 20.0);
+    run.at_most("churn: p99 of the last quarter by the first", last / first, 1.5);
+    Ok(())
 }
 
 struct Churn {
@@ -77,9 +76,7 @@ impl Churn {
                 format!("m,pod=p{number},zone=z{} v={}.5 {time}\n", number % 10, number % 1000)
             };
             let body: String = (0..BATCH).map(line).collect();
-            let start = Instant::now();
-            connection.post(body.as_bytes())?;
-            self.latencies_ms.push(start.elapsed().as_secs_f64() * 1e3);
+            timed(&mut self.latencies_ms, || connection.post(body.as_bytes()))?;
         }
         Ok(())
     }
@@ -90,17 +87,10 @@ fn wait_until_idle(server: &Server, before_bytes: u64, options: &Options) -> Res
     let start = Instant::now();
     let wait = if options.quick { Duration::from_secs(5) } else { IDLE_WAIT };
     loop {
-        let now_bytes = proc::memory(server.pid())?.now_bytes;
+        let now_bytes = server.memory()?.now_bytes;
         if now_bytes <= before_bytes + 20 * (1 << 20) || start.elapsed() >= wait {
             return Ok((start.elapsed().as_secs_f64(), now_bytes));
         }
         std::thread::sleep(Duration::from_secs(1));
     }
-}
-
-fn p99(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (sorted.len().saturating_sub(1) as f64 * 0.99).round();
-    sorted.get(rank as usize).copied().unwrap_or(f64::NAN)
 }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::case::{Case, Options};
+use super::case::Options;
 use super::lines::{now_ns, query};
+use crate::driver::Run;
 use crate::influx::{LineWriter, execute};
 use crate::proc;
-use crate::report::{Bound, Table, Target};
-use crate::server::{Kind, Server};
+use crate::report::{MIB, Table};
+use crate::server::{Kind, Server, Setup};
 
 const SERIES_COUNT: u64 = 1_000_000;
 const STEP_COUNT: i64 = 3;
@@ -19,11 +20,10 @@ const STEP_NS: i64 = 10_000_000_000;
 /// Three hours: windows before it are flushed to blocks.
 const OLD_NS: i64 = 3 * 3_600_000_000_000;
 const WAIT: Duration = Duration::from_secs(120);
-const MIB: f64 = 1_048_576.0;
 
-pub(super) fn run(options: &Options) -> Result<Case> {
+pub(super) fn measure(options: &Options, run: &mut Run) -> Result<()> {
     let series_count = options.sized(SERIES_COUNT);
-    let mut server = Server::start(Kind::Chronolith, &options.data, 1)?;
+    let mut server = run.start(Kind::Chronolith, Setup::new(1))?;
     let empty_bytes = used_bytes(&server.data_dir());
     execute(server.port, "CREATE DATABASE large")?;
     let mut writer = LineWriter::open(server.port, "large")?;
@@ -42,14 +42,14 @@ pub(super) fn run(options: &Options) -> Result<Case> {
     }
     writer.flush()?;
     let filled_bytes = used_bytes(&server.data_dir());
-    let filled_memory = proc::memory(server.pid())?.now_bytes;
+    let filled_memory = server.memory()?.now_bytes;
     let start = Instant::now();
     execute(server.port, "DROP DATABASE large")?;
     let drop_ms = start.elapsed().as_secs_f64() * 1e3;
     ensure!(!query(server.port, "", "SHOW DATABASES")?.contains("large"), "the database is still listed");
     let free_seconds = wait_until_free(&mut server, start, filled_bytes, empty_bytes)?;
     let left_bytes = used_bytes(&server.data_dir());
-    let left_memory = proc::memory(server.pid())?.now_bytes;
+    let left_memory = server.memory()?.now_bytes;
     let mut table = Table::new(format!("drop: DROP DATABASE of {series_count} series"), ["chronolith"]);
     table.row("DROP DATABASE, ms", 1, [drop_ms]);
     table.row("disk before without reserved segments, MiB", 1, [filled_bytes as f64 / MIB]);
@@ -57,11 +57,10 @@ pub(super) fn run(options: &Options) -> Result<Case> {
     table.row("disk then without reserved segments, MiB", 1, [left_bytes as f64 / MIB]);
     table.row("memory before, MiB", 1, [filled_memory as f64 / MIB]);
     table.row("memory then, MiB", 1, [left_memory as f64 / MIB]);
-    let targets = vec![
-        Target::new("drop: statement, ms", drop_ms, Bound::AtMost(100.0)),
-        Target::new("drop: disk free after, s", free_seconds, Bound::AtMost(10.0)),
-    ];
-    Ok(Case { table, targets })
+    run.table(table);
+    run.at_most("drop: statement, ms", drop_ms, 100.0);
+    run.at_most("drop: disk free after, s", free_seconds, 10.0);
+    Ok(())
 }
 
 /// Returns the bytes on disk without the WAL's reserve for the next writes: spare segments and the open one.

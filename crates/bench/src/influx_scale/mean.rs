@@ -1,18 +1,20 @@
 //! Case `mean`: a week of 100 hosts, averaged per minute and host, next to InfluxDB.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::case::{Case, Options};
+use super::case::Options;
 use super::lines::{now_ns, query};
-use crate::influx::{Index, LineWriter, execute};
-use crate::report::{Bound, Table, Target, median};
-use crate::server::{Kind, Server};
+use crate::driver::Run;
+use crate::influx::{LineWriter, execute};
+use crate::latency::{median, timed};
+use crate::report::Table;
+use crate::server::{Kind, Setup};
 
 /// The server to compare with.
-pub(super) const PEER: Kind = Kind::Influx(Index::Tsi1);
+pub(super) const PEER: Kind = Kind::InfluxTsi1;
 const HOST_COUNT: u64 = 100;
 const STEP_NS: i64 = 10_000_000_000;
 const STEP_COUNT: u64 = 7 * 24 * 360;
@@ -22,25 +24,26 @@ const SETTLE: Duration = Duration::from_secs(30);
 
 /// Time and answer of the statement.
 struct Measured {
-    seconds: f64,
+    ms: f64,
     answer: Value,
 }
 
-pub(super) fn run(options: &Options) -> Result<Case> {
+pub(super) fn measure(options: &Options, run: &mut Run) -> Result<()> {
     let end_ns = now_ns() / 3_600_000_000_000 * 3_600_000_000_000;
-    let own = measure(Kind::Chronolith, options, end_ns)?;
-    let peer = measure(PEER, options, end_ns)?;
+    let own = measure_server(Kind::Chronolith, options, end_ns, run)?;
+    let peer = measure_server(PEER, options, end_ns, run)?;
     let windows = compare(&own.answer, &peer.answer)?;
     let title = format!("mean: GROUP BY time(1m), host over {HOST_COUNT} hosts and {windows} windows");
     let mut table = Table::new(title, ["chronolith", PEER.name()]);
-    table.row("time, ms, median of 5", 1, [own.seconds * 1e3, peer.seconds * 1e3]);
-    let ratio = own.seconds / peer.seconds;
-    Ok(Case { table, targets: vec![Target::new("mean: time by InfluxDB's", ratio, Bound::AtMost(0.1))] })
+    table.row("time, ms, median of 5", 1, [own.ms, peer.ms]);
+    run.table(table);
+    run.at_most("mean: time by InfluxDB's", own.ms / peer.ms, 0.1);
+    Ok(())
 }
 
-fn measure(kind: Kind, options: &Options, end_ns: i64) -> Result<Measured> {
+fn measure_server(kind: Kind, options: &Options, end_ns: i64, run: &Run) -> Result<Measured> {
     let step_count = options.sized(STEP_COUNT) as i64;
-    let server = Server::start(kind, &options.data, 1)?;
+    let server = run.start(kind, Setup::new(1))?;
     execute(server.port, "CREATE DATABASE week")?;
     let mut writer = LineWriter::open(server.port, "week")?;
     for step in 0..step_count {
@@ -61,14 +64,12 @@ fn measure(kind: Kind, options: &Options, end_ns: i64) -> Result<Measured> {
     let start_ns = end_ns - step_count * STEP_NS;
     let range = format!("time >= {start_ns} AND time < {end_ns}");
     let statement = format!("SELECT mean(usage) FROM cpu WHERE {range} GROUP BY time(1m), host");
-    let mut seconds = Vec::new();
+    let mut list_ms = Vec::new();
     let mut answer = String::new();
     for _ in 0..RUN_COUNT {
-        let start = Instant::now();
-        answer = query(server.port, "week", &statement)?;
-        seconds.push(start.elapsed().as_secs_f64());
+        answer = timed(&mut list_ms, || query(server.port, "week", &statement))?;
     }
-    Ok(Measured { seconds: median(seconds), answer: serde_json::from_str(&answer)? })
+    Ok(Measured { ms: median(&list_ms), answer: serde_json::from_str(&answer)? })
 }
 
 /// Returns the number of windows, if both answers have the same within the rounding of a sum.

@@ -4,21 +4,22 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::case::{Case, Options};
+use super::case::Options;
 use super::lines::{count_byte, now_ns, query_path};
+use crate::driver::Run;
 use crate::influx::{LineWriter, execute};
+use crate::latency::largest;
 use crate::proc;
-use crate::report::{Bound, Table, Target};
-use crate::server::{Kind, Server};
+use crate::report::{MIB, Table};
+use crate::server::{Kind, Setup};
 
 const ROW_COUNT: u64 = 10_000_000;
 const SERIES_COUNT: u64 = 100;
 const STEP_NS: i64 = 10_000_000_000;
-const MIB: f64 = 1_048_576.0;
 
-pub(super) fn run(options: &Options) -> Result<Case> {
+pub(super) fn measure(options: &Options, run: &mut Run) -> Result<()> {
     let row_count = options.sized(ROW_COUNT);
-    let server = Server::start(Kind::Chronolith, &options.data, 1)?;
+    let server = run.start(Kind::Chronolith, Setup::new(1))?;
     execute(server.port, "CREATE DATABASE rows")?;
     let mut writer = LineWriter::open(server.port, "rows")?;
     let step_count = (row_count / SERIES_COUNT) as i64;
@@ -30,7 +31,7 @@ pub(super) fn run(options: &Options) -> Result<Case> {
         }
     }
     writer.flush()?;
-    let before_bytes = proc::memory(server.pid())?.now_bytes;
+    let before_bytes = server.memory()?.now_bytes;
     let mut table = Table::new(
         format!("rows: SELECT * FROM m, {row_count} rows of two fields and a tag"),
         ["one document", "chunked"],
@@ -47,12 +48,13 @@ pub(super) fn run(options: &Options) -> Result<Case> {
         seconds.push(start.elapsed().as_secs_f64());
         ensure!(array_count >= row_count, "{array_count} arrays of {row_count} rows");
         mib.push(bytes as f64 / MIB);
-        peaks.push(proc::memory(server.pid())?.peak_bytes as f64 / MIB);
+        peaks.push(server.memory()?.peak_bytes as f64 / MIB);
     }
-    let peak = peaks.iter().copied().fold(0.0, f64::max);
+    run.at_most("rows: peak RSS, MiB", largest(&peaks), 256.0);
     table.row("time, s", 2, seconds);
     table.row("answer, MiB", 1, mib);
     table.row("memory before, MiB", 1, [before_bytes as f64 / MIB; 2]);
     table.row("peak RSS of the server, MiB", 1, peaks);
-    Ok(Case { table, targets: vec![Target::new("rows: peak RSS, MiB", peak, Bound::AtMost(256.0))] })
+    run.table(table);
+    Ok(())
 }

@@ -1,9 +1,8 @@
 //! Figures of `late`. Not here: measurement (`late`).
 
-use anyhow::Result;
-
 use super::{Measured, Options, QUERIES};
-use crate::report::{Bound, Report, Table, Target, grouped};
+use crate::driver::Run;
+use crate::report::{Table, grouped};
 use crate::server::Kind;
 
 impl Measured {
@@ -23,54 +22,36 @@ impl Measured {
     }
 }
 
-/// Prints the tables and writes both files.
-pub(super) fn write(options: &Options, kinds: &[Kind], measured: &[Measured]) -> Result<()> {
-    let tables = kinds.iter().map(|kind| table(*kind, measured)).collect();
+/// Adds the tables, the targets and the notes to the report.
+pub(super) fn add(options: &Options, measured: &[Measured], run: &mut Run) {
+    for kind in run.kinds() {
+        run.table(table(kind, measured));
+    }
     let of =
         |percent: u64| measured.iter().find(|one| one.kind == Kind::Chronolith && one.percent == percent);
     let ratio = |late: u64, figure: fn(&Measured) -> f64| match (of(late), of(0)) {
         (Some(late), Some(none)) => figure(late) / figure(none),
         _ => f64::NAN,
     };
-    let targets = vec![
-        Target::new(
-            "10 % late: samples per CPU second / those without late samples",
-            ratio(10, Measured::per_cpu_second),
-            Bound::AtLeast(0.9),
-        ),
-        Target::new(
-            "10 % late: query time in blocks / that without late samples",
-            ratio(10, |one| one.after.ms.iter().sum()),
-            Bound::AtMost(1.1),
-        ),
-        Target::new(
-            "50 % late: query time in blocks / that without late samples",
-            ratio(50, |one| one.after.ms.iter().sum()),
-            Bound::AtMost(1.1),
-        ),
-    ];
-    let samples = measured.first().map_or(0, |one| one.sample_count);
-    let queries = QUERIES.iter().map(|(text, step_s)| format!("`{text}` every {step_s} s"));
-    let mut notes = vec![
-        format!(
-            "{} samples of the mix, one per minute, {} per request",
-            grouped(samples as f64, 0),
-            options.batch
-        ),
-        "an out-of-order sample comes with equal chance in any step between its own and the last, up to a day later"
-            .to_owned(),
-        format!(
-            "Chronolith: median of {} loads; Prometheus: `out_of_order_time_window: 25h`",
-            options.rounds
-        ),
-        "Chronolith's answers are equal whatever came out of order, before and after blocks are made".to_owned(),
-    ];
-    notes.extend(
-        queries
-            .enumerate()
-            .map(|(idx, query)| format!("query {}: {query}, over all but the first hour", idx + 1)),
+    let per_cpu_second = ratio(10, Measured::per_cpu_second);
+    run.at_least("10 % late: samples per CPU second / those without late samples", per_cpu_second, 0.9);
+    for percent in [10, 50] {
+        let what = format!("{percent} % late: query time in blocks / that without late samples");
+        run.at_most(what, ratio(percent, |one| one.after.ms.iter().sum()), 1.1);
+    }
+    let samples = grouped(measured.first().map_or(0.0, |one| one.sample_count as f64), 0);
+    run.note(format!("{samples} samples of the mix, one per minute, {} per request", options.batch));
+    run.note(
+        "an out-of-order sample comes with equal chance in any step between its own and the last, up to a day later",
     );
-    Report { name: "late".to_owned(), kinds: kinds.to_vec(), notes, tables, targets }.write(&options.out)
+    run.note(format!(
+        "Chronolith: median of {} loads; Prometheus: `out_of_order_time_window: 25h`",
+        options.rounds
+    ));
+    run.note("Chronolith's answers are equal whatever came out of order, before and after blocks are made");
+    for (number, (text, step_s)) in (1..).zip(QUERIES) {
+        run.note(format!("query {number}: `{text}` every {step_s} s, over all but the first hour"));
+    }
 }
 
 fn table(kind: Kind, measured: &[Measured]) -> Table {

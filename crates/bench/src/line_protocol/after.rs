@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::body::{DATABASE, MEASUREMENT, STEP_NS};
 use super::load::Load;
@@ -24,14 +24,9 @@ const SETTLE_CONFIG: &str =
 pub(super) fn kill_and_restart(server: &mut Server, row: &Row, load: &Load) -> Result<f64> {
     server.kill()?;
     let start = server.exec_again()?;
-    while start.elapsed() < ANSWER_WAIT {
-        server.check_alive()?;
-        if newest_value(server, row, load).is_ok() {
-            return Ok(start.elapsed().as_secs_f64());
-        }
-        std::thread::sleep(POLL);
-    }
-    bail!("no answer after {} s", ANSWER_WAIT.as_secs())
+    server.wait_for("an answer", POLL, ANSWER_WAIT, |server| {
+        Ok(newest_value(server, row, load).is_ok().then(|| start.elapsed().as_secs_f64()))
+    })
 }
 
 /// Asks for the newest value of one series, which is there or not.
@@ -65,7 +60,7 @@ pub(super) fn line_count(server: &Server, row: &Row, load: &Load) -> Result<u64>
 /// Waits until files do not change, at most `limit`; returns the bytes on disk.
 pub(super) fn settled_bytes(server: &mut Server, limit: Duration) -> Result<u64> {
     match server.kind() {
-        Kind::Influx(_) => server.restart_with_config(SETTLE_CONFIG.to_owned())?,
+        Kind::InfluxInmem | Kind::InfluxTsi1 => server.restart_with_config(SETTLE_CONFIG)?,
         Kind::VictoriaMetrics => {
             http::get(server.port, "/internal/force_merge")?;
         }

@@ -13,7 +13,8 @@ use anyhow::{Context, Result};
 use super::body::{STEP_NS, Template, Walk};
 use super::rows::Row;
 use crate::http::WriteConnection;
-use crate::proc::{self, CpuSeconds};
+use crate::proc::{Spent, Stopwatch};
+use crate::workers::in_parallel;
 
 /// Failed requests after which a run ends.
 const ERROR_COUNT_MAX: u64 = 200;
@@ -29,13 +30,12 @@ pub(super) struct Load {
 
 /// A finished run.
 pub(super) struct Ran {
-    pub(super) wall_seconds: f64,
-    pub(super) server_cpu: CpuSeconds,
-    pub(super) client_cpu: CpuSeconds,
+    server: Spent,
+    pub(super) client: Spent,
     pub(super) acked_count: u64,
     pub(super) error_count: u64,
-    /// Latency of each request, ascending, in microseconds.
-    pub(super) ack_us: Vec<u32>,
+    /// Latency of each request.
+    pub(super) ack_ms: Vec<f64>,
 }
 
 /// State that the writers of a run share.
@@ -83,33 +83,20 @@ impl Load {
             errors: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         };
-        let server_start = proc::cpu_seconds(pid)?;
-        let client_start = proc::cpu_seconds(std::process::id())?;
+        let of_client = Stopwatch::of_this_process()?;
+        let of_server = Stopwatch::start(pid)?;
         let start = Instant::now();
-        let shared = &shared;
-        let sent: Vec<Result<Vec<u32>>> = std::thread::scope(|scope| {
-            let workers = connections.into_iter().map(|connection| {
-                scope.spawn(move || {
-                    let done = self.write(connection, open, start, shared);
-                    done.inspect_err(|_| shared.is_over.store(true, Ordering::Relaxed))
-                })
-            });
-            let workers: Vec<_> = workers.collect();
-            workers.into_iter().map(|worker| worker.join().expect("a writer does not panic")).collect()
-        });
-        let wall_seconds = start.elapsed().as_secs_f64();
-        let server_cpu = proc::cpu_seconds(pid)?.since(server_start);
-        let client_cpu = proc::cpu_seconds(std::process::id())?.since(client_start);
-        let mut ack_us = sent.into_iter().collect::<Result<Vec<Vec<u32>>>>()?.concat();
-        ack_us.sort_unstable();
+        let ack_ms = in_parallel(connections, |_, connection| {
+            let done = self.write(connection, open, start, &shared);
+            done.inspect_err(|_| shared.is_over.store(true, Ordering::Relaxed))
+        })?;
         let acked_lines = shared.acked_lines.load(Ordering::Relaxed);
         Ok(Ran {
-            wall_seconds,
-            server_cpu,
-            client_cpu,
+            server: of_server.spent()?,
+            client: of_client.spent()?,
             acked_count: acked_lines * self.row.fields.count() as u64,
             error_count: shared.errors.load(Ordering::Relaxed),
-            ack_us,
+            ack_ms: ack_ms.concat(),
         })
     }
 
@@ -120,10 +107,10 @@ impl Load {
         open: impl Fn() -> Result<WriteConnection>,
         start: Instant,
         shared: &Shared,
-    ) -> Result<Vec<u32>> {
+    ) -> Result<Vec<f64>> {
         let mut body = Vec::new();
         let mut packed = Vec::new();
-        let mut ack_us = Vec::new();
+        let mut ack_ms = Vec::new();
         let request_count = self.templates.len() * self.step_count;
         while !shared.is_over.load(Ordering::Relaxed) {
             let number = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +123,7 @@ impl Load {
             let bytes = if self.row.is_gzip { gzip(&body, &mut packed)? } else { &body };
             let sent = self.wait_until_due(number, start);
             let answered = connection.send(bytes);
-            ack_us.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
+            ack_ms.push(sent.elapsed().as_secs_f64() * 1e3);
             let error = match answered {
                 Ok((204 | 200, _)) => {
                     shared.acked_lines.fetch_add(template.line_count() as u64, Ordering::Relaxed);
@@ -156,7 +143,7 @@ impl Load {
                 shared.is_over.store(true, Ordering::Relaxed);
             }
         }
-        Ok(ack_us)
+        Ok(ack_ms)
     }
 
     /// Returns the moment from which the latency of a request counts.
@@ -172,18 +159,12 @@ impl Load {
 impl Ran {
     /// Values per second.
     pub(super) fn per_second(&self) -> f64 {
-        self.acked_count as f64 / self.wall_seconds
+        self.acked_count as f64 / self.server.wall_seconds
     }
 
     /// Values per CPU second of the server.
     pub(super) fn per_cpu_second(&self) -> f64 {
-        self.acked_count as f64 / self.server_cpu.total()
-    }
-
-    /// Latency in milliseconds at a quantile.
-    pub(super) fn ack_ms(&self, quantile: f64) -> f64 {
-        let rank = (self.ack_us.len().saturating_sub(1) as f64 * quantile).round();
-        self.ack_us.get(rank as usize).map_or(f64::NAN, |us| f64::from(*us) / 1000.0)
+        self.acked_count as f64 / self.server.cpu.total()
     }
 }
 

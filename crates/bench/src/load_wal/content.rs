@@ -5,6 +5,8 @@
 use anyhow::Result;
 use chronolith_model::Labels;
 
+use crate::traffic::mix;
+
 /// A number of samples and the sum of their hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Checksum {
@@ -34,15 +36,6 @@ pub(crate) fn series_hash<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) 
 /// As [`series_hash`], of labels that were read back.
 pub(crate) fn labels_hash(labels: &Labels) -> u64 {
     series_hash(labels.iter())
-}
-
-/// Finalizer of SplitMix64: every input bit changes half of the output bits.
-#[inline]
-pub(crate) fn mix(n: u64) -> u64 {
-    let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Labels of a series, sorted by name.

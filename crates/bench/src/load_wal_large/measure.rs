@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::Options;
+use crate::http::free_port;
 use crate::proc;
 use crate::server::Kind;
 
@@ -42,22 +43,30 @@ impl Step {
 pub(crate) struct Used {
     pub(super) wall_seconds: f64,
     pub(super) cpu_seconds: f64,
-    pub(super) peak_bytes: u64,
+    pub(super) peak_bytes: f64,
 }
 
 impl fmt::Display for Used {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let peak_mb = self.peak_bytes as f64 / 1e6;
+        let peak_mb = self.peak_bytes / 1e6;
         write!(f, "{:.2} s, {:.2} CPU s, {peak_mb:.0} MB", self.wall_seconds, self.cpu_seconds)
     }
 }
 
-/// Says what this process has used, for [`step`].
-pub(super) fn print_used() {
-    let pid = std::process::id();
-    if let (Ok(cpu), Ok(memory)) = (proc::cpu_seconds(pid), proc::memory(pid)) {
-        println!("used {} {}", cpu.total(), memory.peak_bytes);
+impl Used {
+    /// Resources of the process `pid` so far.
+    fn of(pid: u32, start: Instant) -> Result<Used> {
+        let cpu_seconds = proc::cpu_seconds(pid)?.total();
+        let peak_bytes = proc::memory(pid)?.peak_bytes as f64;
+        Ok(Used { wall_seconds: start.elapsed().as_secs_f64(), cpu_seconds, peak_bytes })
     }
+}
+
+/// Prints what this process has used, for [`step`].
+pub(super) fn print_used() -> Result<()> {
+    let used = Used::of(std::process::id(), Instant::now())?;
+    println!("used {} {}", used.cpu_seconds, used.peak_bytes);
+    Ok(())
 }
 
 /// Runs a step in a process of its own.
@@ -99,7 +108,7 @@ fn begin(options: &Options, shape: &str, step: Step) -> Result<(Used, std::proce
 pub(super) fn prometheus(dir: &Path, series: usize) -> Result<Used> {
     let config = dir.join("empty.yml");
     std::fs::write(&config, "")?;
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     let mut command = Command::new(Kind::Prometheus.program()?);
     command.arg(format!("--config.file={}", config.display()));
     command.arg(format!("--storage.tsdb.path={}", dir.display()));
@@ -120,11 +129,8 @@ pub(super) fn prometheus(dir: &Path, series: usize) -> Result<Used> {
 fn wait_ready(pid: u32, port: u16, start: Instant) -> Result<Used> {
     loop {
         let ready = crate::http::get(port, "/-/ready").is_ok_and(|(status, _)| status == 200);
-        let cpu = proc::cpu_seconds(pid)?;
-        let memory = proc::memory(pid)?;
-        let wall_seconds = start.elapsed().as_secs_f64();
         if ready {
-            return Ok(Used { wall_seconds, cpu_seconds: cpu.total(), peak_bytes: memory.peak_bytes });
+            return Used::of(pid, start);
         }
         ensure!(start.elapsed() < PROMETHEUS_READY_WAIT, "Prometheus is not ready");
         std::thread::sleep(POLL);

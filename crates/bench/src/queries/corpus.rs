@@ -6,6 +6,8 @@
 //! window, whether they count its first moment or not.
 //! Not here: sending (`feed`).
 
+use crate::traffic::mix;
+
 /// Distance of samples.
 pub(super) const STEP_MS: i64 = 15_000;
 /// Offset of the samples from multiples of their distance.
@@ -198,14 +200,6 @@ impl Corpus {
             Family::Info => 1.0,
         }
     }
-}
-
-/// A number from a number; the same everywhere.
-pub(super) fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]

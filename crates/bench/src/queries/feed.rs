@@ -5,10 +5,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
 
 use super::corpus::Corpus;
+use crate::fleet::WRITE_PATH;
 use crate::http::{self, WriteConnection};
 use crate::server::Server;
 
@@ -21,7 +22,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// Sends all samples; gives the seconds it took.
 pub(super) fn send(corpus: &Corpus, server: &Server) -> Result<f64> {
     let started = Instant::now();
-    let mut connection = WriteConnection::open(server.port, "/api/v1/write")?;
+    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
     let per_request = SAMPLES_PER_REQUEST / STEPS_PER_ROUND;
     let series_count = corpus.series_count();
     let mut told = started;
@@ -58,7 +59,7 @@ fn push(corpus: &Corpus, series: usize, steps: std::ops::Range<usize>, encoder: 
 
 /// Sends further series with one sample each.
 pub(super) fn send_idle(count: usize, time_ms: i64, server: &Server) -> Result<()> {
-    let mut connection = WriteConnection::open(server.port, "/api/v1/write")?;
+    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
     for first in (0..count).step_by(SAMPLES_PER_REQUEST) {
         let mut encoder = RequestEncoder::new();
         for idx in first..count.min(first + SAMPLES_PER_REQUEST) {
@@ -71,17 +72,11 @@ pub(super) fn send_idle(count: usize, time_ms: i64, server: &Server) -> Result<(
 }
 
 /// Waits until a Chronolith server has all of its samples in blocks.
-pub(super) fn wait_flushed(server: &Server) -> Result<()> {
-    let started = Instant::now();
-    while started.elapsed() < FLUSH_WAIT {
-        let (_, body) = http::get(server.port, "/api/v1/status/storage")?;
-        let status: serde_json::Value = serde_json::from_str(&body)?;
-        if status["data"]["headSeries"] == 0 {
-            return Ok(());
-        }
-        std::thread::sleep(POLL);
-    }
-    bail!("samples are still in the head after {} s", FLUSH_WAIT.as_secs())
+pub(super) fn wait_flushed(server: &mut Server) -> Result<()> {
+    server.wait_for("the flush of all samples", POLL, FLUSH_WAIT, |server| {
+        let status = http::ok(http::get(server.port, "/api/v1/status/storage")?)?;
+        Ok((status["data"]["headSeries"] == 0).then_some(()))
+    })
 }
 
 /// Copies the blocks of a stopped Chronolith server to the directory of another; gives how many.

@@ -14,11 +14,12 @@ use chronolith_base::{Clock, SystemClock};
 
 use super::compare::Answer;
 use super::corpus::Corpus;
-use super::measure::median;
+use crate::driver::{Benchmark, Run};
 use crate::http::{Accept, QueryConnection, range_path};
-use crate::options::{DataDirectory, ReportDirectory, Servers};
-use crate::proc::{self, CpuSeconds};
-use crate::report::{Bound, Report, Table, Target};
+use crate::latency::median;
+use crate::options::Servers;
+use crate::proc::{CpuSeconds, Stopwatch};
+use crate::report::Table;
 use crate::server::{Kind, Server};
 
 const HEAD_SPAN_MS: i64 = 55 * 60_000;
@@ -50,10 +51,6 @@ pub(crate) struct Options {
     /// Rows to measure: those whose name contains one of these (default: all).
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
-    #[command(flatten)]
-    out: ReportDirectory,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
 /// A query whose answer is a matrix of about one size.
@@ -75,7 +72,7 @@ struct Cost {
 
 impl Cost {
     fn wall_ms(&self) -> f64 {
-        median(&mut self.walls_ms.clone())
+        median(&self.walls_ms)
     }
 
     fn cpu_ms(&self) -> f64 {
@@ -127,31 +124,36 @@ impl Client<'_> {
     fn ask(&mut self, graph: &Graph) -> Result<()> {
         for (accept, cost) in &mut self.costs {
             self.connection.set_accept(*accept);
-            let cpu = proc::cpu_seconds(self.server.pid())?;
-            let started = Instant::now();
+            let stopwatch = Stopwatch::start(self.server.pid())?;
             let received = self.connection.fetch(&graph.path)?;
-            cost.walls_ms.push(started.elapsed().as_secs_f64() * 1000.0);
+            let spent = stopwatch.spent()?;
+            cost.walls_ms.push(spent.wall_seconds * 1e3);
+            cost.cpu = cost.cpu.plus(spent.cpu);
             ensure!(received.status == 200, "HTTP {}", received.status);
             ensure!(received.coding() == *accept, "{:?} for {accept:?}", received.coding());
             cost.wire_bytes = received.body.len();
-            cost.cpu = cost.cpu.plus(proc::cpu_seconds(self.server.pid())?.since(cpu));
         }
         Ok(())
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let kinds = options.only.chosen(&Kind::ALL)?;
-    let now_ms = SystemClock::new().now_ms();
-    let mut rows = Vec::new();
-    let head = Corpus::graphs("graph-head", options.series, HEAD_SPAN_MS, now_ms - 60_000);
-    rows.extend(measure_corpus(options, &kinds, &head)?);
-    if !options.head {
-        // `long` is the name by which the corpus of blocks is loaded.
-        let blocks = Corpus::graphs("long", options.series, BLOCKS_SPAN_MS, now_ms - BLOCKS_AGE_MS);
-        rows.extend(measure_corpus(options, &kinds, &blocks)?);
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        self.only.of(&Kind::ALL)
     }
-    report(options, kinds, &rows)
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let now_ms = SystemClock::new().now_ms();
+        let head = Corpus::graphs("graph-head", self.series, HEAD_SPAN_MS, now_ms - 60_000);
+        let mut rows = measure_corpus(self, run, &head)?;
+        if !self.head {
+            // `long` is the name by which the corpus of blocks is loaded.
+            let blocks = Corpus::graphs("long", self.series, BLOCKS_SPAN_MS, now_ms - BLOCKS_AGE_MS);
+            rows.extend(measure_corpus(self, run, &blocks)?);
+        }
+        report(self, &rows, run);
+        Ok(())
+    }
 }
 
 /// Rates of counters and gauges as they are, each in three sizes.
@@ -183,17 +185,11 @@ fn graphs(options: &Options, corpus: &Corpus) -> Vec<Graph> {
     of_sizes.filter(is_wanted).collect()
 }
 
-fn measure_corpus(options: &Options, kinds: &[Kind], corpus: &Corpus) -> Result<Vec<Row>> {
+fn measure_corpus(options: &Options, run: &Run, corpus: &Corpus) -> Result<Vec<Row>> {
     println!("\n{}: {} series, {} steps", corpus.name, corpus.series_count(), corpus.step_count);
-    let blocks = if corpus.name == "long" && kinds.contains(&Kind::Prometheus) {
-        Some(super::plain_blocks(&options.data, corpus)?)
-    } else {
-        None
-    };
-    let mut servers = Vec::new();
-    for kind in kinds {
-        servers.push(super::filled(&options.data, *kind, corpus, blocks.as_ref())?);
-    }
+    let blocks = super::plain_blocks(run, corpus)?;
+    let servers = run.kinds().into_iter().map(|kind| super::filled(run, kind, corpus, blocks.as_ref()));
+    let servers = servers.collect::<Result<Vec<Server>>>()?;
     let graphs = graphs(options, corpus);
     graphs.iter().map(|graph| measure(options, &servers, graph).with_context(|| graph.name.clone())).collect()
 }
@@ -268,16 +264,16 @@ fn coding_tables(kinds: &[Kind], rows: &[Row]) -> Vec<Table> {
     tables
 }
 
-fn report(options: &Options, kinds: Vec<Kind>, rows: &[Row]) -> Result<()> {
-    let mut tables = coding_tables(&kinds, rows);
-    let peers: Vec<Kind> = kinds.iter().copied().filter(|kind| *kind != Kind::Chronolith).collect();
+fn report(options: &Options, rows: &[Row], run: &mut Run) {
+    let kinds = run.kinds();
+    coding_tables(&kinds, rows).into_iter().for_each(|table| run.table(table));
+    let peers: Vec<Kind> = kinds.into_iter().filter(|kind| *kind != Kind::Chronolith).collect();
     let mut ratios = Table::new(
         "Peer / Chronolith",
         peers.iter().flat_map(|peer| {
             ["time", "CPU", "time, plain", "CPU, plain"].map(|what| format!("{}: {what}", peer.name()))
         }),
     );
-    let mut targets = Vec::new();
     for row in rows {
         let mut cells = Vec::new();
         for peer in &peers {
@@ -288,26 +284,21 @@ fn report(options: &Options, kinds: Vec<Kind>, rows: &[Row]) -> Result<()> {
             cells.extend([wall(Accept::Plain), cpu(Accept::Plain)]);
             for (what, found) in with_gzip {
                 let name = format!("{}, {what} of {} / ours with gzip", row.name, peer.name());
-                targets.push(Target::new(name, found, Bound::AtLeast(RATIO_MIN)));
+                run.at_least(name, found, RATIO_MIN);
             }
         }
         ratios.row(row.name.clone(), 2, cells);
         if peers.contains(&Kind::Prometheus) {
             let bytes = 1.0 / row.ratio(Kind::Prometheus, Accept::Gzip, |cost| cost.wire_bytes as f64);
-            let name = format!("{}, bytes / Prometheus's", row.name);
-            targets.push(Target::new(name, bytes, Bound::AtMost(BYTES_RATIO_MAX)));
+            run.at_most(format!("{}, bytes / Prometheus's", row.name), bytes, BYTES_RATIO_MAX);
         }
     }
-    tables.push(ratios);
-    let notes = vec![
-        format!(
-            "{} series per corpus, samples every 15 s, steps of {STEP_S} s; one connection",
-            options.series
-        ),
-        "all servers run at the same time and are asked in alternation".to_owned(),
-    ];
-    let name = "graph-answers".to_owned();
-    Report { name, kinds, notes, tables, targets }.write(&options.out)
+    run.table(ratios);
+    run.note(format!(
+        "{} series per corpus, samples every 15 s, steps of {STEP_S} s; one connection",
+        options.series
+    ));
+    run.note("all servers run at the same time and are asked in alternation");
 }
 
 #[cfg(test)]

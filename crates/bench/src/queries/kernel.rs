@@ -6,7 +6,6 @@
 //! Not here: the encodings (`format`).
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::SystemClock;
@@ -18,8 +17,11 @@ use chronolith_model::{
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 use chronolith_promql::{Engine, EngineOptions, Query, Value};
 
-use super::corpus::{STEP_MS, mix};
-use super::measure::median;
+use super::corpus::STEP_MS;
+use crate::driver::{Benchmark, Run};
+use crate::latency::{median, timed};
+use crate::report::Table;
+use crate::traffic::mix;
 
 /// Samples of one chunk.
 const CHUNK_SAMPLES: usize = 1024;
@@ -126,57 +128,65 @@ fn chunks(idx: usize, samples: usize, scratch: &mut DenseScratch) -> Chunks {
     Chunks(Arc::new(times.chunks(CHUNK_SAMPLES).zip(values.chunks(CHUNK_SAMPLES)).map(chunk).collect()))
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.series > 0 && options.samples > 1 && options.rounds > 0, "all counts must be above 0");
-    let source = DenseSource::new(options);
-    let sample_count = (options.series * options.samples) as f64;
-    println!(
-        "{} series, {} samples each, {:.2} bytes per sample",
-        options.series,
-        options.samples,
-        source.bytes() as f64 / sample_count
-    );
-    let mut decode = Vec::new();
-    for _ in 0..options.rounds {
-        let started = Instant::now();
-        let mut columns = Columns::default();
-        for (_, chunks) in &source.series {
-            columns.clear();
-            chunks.read(TimeRange::ALL, &mut columns)?;
-            ensure!(columns.len() == options.samples, "{} samples were read", columns.len());
-        }
-        decode.push(started.elapsed().as_secs_f64());
+impl Benchmark for Options {
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        ensure!(self.series > 0 && self.samples > 1 && self.rounds > 0, "all counts must be above 0");
+        let source = DenseSource::new(self);
+        let sample_count = (self.series * self.samples) as f64;
+        let bytes = source.bytes() as f64 / sample_count;
+        run.note(format!(
+            "{} series, {} samples each, {bytes:.2} bytes per sample",
+            self.series, self.samples
+        ));
+        let mut table = Table::new("one core, in memory", ["M samples/s/core", "ns per sample"]);
+        let mut row = |what: &str, list_ms: &[f64]| {
+            let seconds = median(list_ms) / 1e3;
+            table.mixed_row(what, [(1, sample_count / seconds / 1e6), (2, seconds * 1e9 / sample_count)]);
+        };
+        row("decode alone", &self.decode(&source)?);
+        row(&self.query, &self.evaluate(&source)?);
+        run.table(table);
+        Ok(())
     }
-    report("decode alone", sample_count, &mut decode);
-    let expr = parse_expr(&options.query, ParserOptions::default())?;
-    let end_ms = START_MS + (options.samples as i64 - 1) * STEP_MS;
-    let query = Query {
-        text: &options.query,
-        expr: &expr,
-        start_ms: START_MS + 300_000,
-        end_ms,
-        step_ms: options.step * 1000,
-        lookback_ms: None,
-    };
-    let engine = Engine::new(EngineOptions { threads: 1, ..EngineOptions::default() });
-    let ctx = ReadContext::unlimited(Arc::new(SystemClock::new()));
-    let mut walls = Vec::new();
-    for _ in 0..options.rounds {
-        let started = Instant::now();
-        let result = engine.run(&source, &query, &ctx).context("the query")?;
-        walls.push(started.elapsed().as_secs_f64());
-        let Value::Matrix(series) = result.value else { anyhow::bail!("not a matrix") };
-        ensure!(!series.is_empty() && result.samples_read > 0, "an empty result");
-    }
-    report(&options.query, sample_count, &mut walls);
-    Ok(())
 }
 
-fn report(what: &str, sample_count: f64, seconds: &mut [f64]) {
-    let median = median(seconds);
-    println!(
-        "{what}: {:.1} M samples/s/core, {:.2} ns per sample",
-        sample_count / median / 1e6,
-        median * 1e9 / sample_count
-    );
+impl Options {
+    /// Decodes all chunks; returns the milliseconds of each round.
+    fn decode(&self, source: &DenseSource) -> Result<Vec<f64>> {
+        let mut list_ms = Vec::new();
+        for _ in 0..self.rounds {
+            timed(&mut list_ms, || -> Result<()> {
+                let mut columns = Columns::default();
+                for (_, chunks) in &source.series {
+                    columns.clear();
+                    chunks.read(TimeRange::ALL, &mut columns)?;
+                    ensure!(columns.len() == self.samples, "{} samples were read", columns.len());
+                }
+                Ok(())
+            })?;
+        }
+        Ok(list_ms)
+    }
+
+    /// Evaluates the query; returns the milliseconds of each round.
+    fn evaluate(&self, source: &DenseSource) -> Result<Vec<f64>> {
+        let expr = parse_expr(&self.query, ParserOptions::default())?;
+        let query = Query {
+            text: &self.query,
+            expr: &expr,
+            start_ms: START_MS + 300_000,
+            end_ms: START_MS + (self.samples as i64 - 1) * STEP_MS,
+            step_ms: self.step * 1000,
+            lookback_ms: None,
+        };
+        let engine = Engine::new(EngineOptions { threads: 1, ..EngineOptions::default() });
+        let ctx = ReadContext::unlimited(Arc::new(SystemClock::new()));
+        let mut list_ms = Vec::new();
+        for _ in 0..self.rounds {
+            let result = timed(&mut list_ms, || engine.run(source, &query, &ctx)).context("the query")?;
+            let Value::Matrix(series) = result.value else { anyhow::bail!("not a matrix") };
+            ensure!(!series.is_empty() && result.samples_read > 0, "an empty result");
+        }
+        Ok(list_ms)
+    }
 }

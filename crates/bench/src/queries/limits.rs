@@ -8,14 +8,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
 use super::corpus::Corpus;
 use super::feed;
-use super::measure::median;
+use crate::driver::{Benchmark, Run};
 use crate::http;
-use crate::options::DataDirectory;
+use crate::latency::{at, largest, median, timed};
+use crate::report::Table;
 use crate::server::{Kind, Server, Setup};
 
 const REFUSAL_MS_MAX: f64 = 1000.0;
@@ -35,90 +36,96 @@ pub(crate) struct Options {
     /// Further series with one sample each; with 1.2 million of them 11 000 steps of everything take 106 GB.
     #[arg(long, default_value_t = 1_200_000)]
     idle_series: usize,
-    #[command(flatten)]
-    data: DataDirectory,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let now_ms = SystemClock::new().now_ms();
-    let corpus = Corpus::wide(options.series, now_ms - 60_000);
-    let setup = Setup {
-        series_count: options.series + options.idle_series,
-        flags: vec!["--self-scrape=off".to_owned()],
-        ..Setup::default()
-    };
-    let server = Server::start_with(Kind::Chronolith, &options.data, setup)?;
-    feed::send(&corpus, &server)?;
-    feed::send_idle(options.idle_series, corpus.end_ms(), &server)?;
-    let quiet = Phase::run(&server, &corpus, None)?;
-    println!("dashboards alone: {}", quiet.summary());
-    let end_s = corpus.end_ms() / 1000;
-    let huge = format!(
-        "/api/v1/query_range?query=%7B__name__%3D~%22.%2B%22%7D&start={}&end={end_s}&step=1",
-        end_s - 10_999
-    );
-    let beside = Phase::run(&server, &corpus, Some(&huge))?;
-    println!("with over-large queries: {}", beside.summary());
-    for refusal in &beside.refusals {
-        println!("refused after {:.1} ms: {}", refusal.ms, refusal.message);
+impl Benchmark for Options {
+    fn servers(&self) -> Result<Vec<Kind>> {
+        Ok(vec![Kind::Chronolith])
     }
-    let slowest = beside.refusals.iter().map(|refusal| refusal.ms).fold(0.0, f64::max);
-    ensure!(!beside.refusals.is_empty(), "no over-large query was asked");
-    ensure!(slowest < REFUSAL_MS_MAX, "a refusal took {slowest:.0} ms");
-    let allowed = quiet.p99_ms * SLOWDOWN_MAX + SLOWDOWN_MS;
-    ensure!(
-        beside.p99_ms <= allowed,
-        "p99 of dashboards is {:.1} ms, allowed {allowed:.1} ms",
-        beside.p99_ms
-    );
-    Ok(())
+
+    fn measure(&self, run: &mut Run) -> Result<()> {
+        let corpus = Corpus::wide(self.series, SystemClock::new().now_ms() - 60_000);
+        let setup = Setup::new(self.series + self.idle_series).own_flags(["--self-scrape=off"]);
+        let [quiet, beside] = run.measure_server(Kind::Chronolith, setup, |server| {
+            feed::send(&corpus, server)?;
+            feed::send_idle(self.idle_series, corpus.end_ms(), server)?;
+            let end_s = corpus.end_ms() / 1000;
+            let huge = format!(
+                "/api/v1/query_range?query=%7B__name__%3D~%22.%2B%22%7D&start={}&end={end_s}&step=1",
+                end_s - 10_999
+            );
+            Ok([Phase::measure(server, &corpus, None)?, Phase::measure(server, &corpus, Some(&huge))?])
+        })?;
+        let columns = ["queries", "p50, ms", "p99, ms", "refusals", "slowest refusal, ms"];
+        let mut table = Table::new("dashboards", columns);
+        table.mixed_row("alone", quiet.cells());
+        table.mixed_row("with over-large queries", beside.cells());
+        run.table(table);
+        run.note(format!("refused: {}", beside.message));
+        run.keep("query-limits", beside.check(&quiet));
+        Ok(())
+    }
 }
 
-struct Refusal {
-    ms: f64,
+/// Latencies of the dashboards and of refusals in one phase.
+struct Phase {
+    dashboards_ms: Vec<f64>,
+    refusals_ms: Vec<f64>,
+    /// Message of the last refusal.
     message: String,
 }
 
-struct Phase {
-    query_count: usize,
-    p50_ms: f64,
-    p99_ms: f64,
-    refusals: Vec<Refusal>,
-}
-
 impl Phase {
-    fn run(server: &Server, corpus: &Corpus, huge: Option<&str>) -> Result<Phase> {
+    fn measure(server: &Server, corpus: &Corpus, huge: Option<&str>) -> Result<Phase> {
         let stop = AtomicBool::new(false);
-        let (mut walls, refusals) = std::thread::scope(|scope| -> Result<_> {
+        let mut phase = Phase { dashboards_ms: Vec::new(), refusals_ms: Vec::new(), message: String::new() };
+        std::thread::scope(|scope| {
+            let stop = &stop;
             let dashboards: Vec<_> = (0..DASHBOARD_COUNT)
-                .map(|idx| {
-                    let stop = &stop;
-                    scope.spawn(move || dashboard(server.port, corpus, idx, stop))
-                })
+                .map(|idx| scope.spawn(move || dashboard(server.port, corpus, idx, stop)))
                 .collect();
-            let started = Instant::now();
-            let mut refusals = Vec::new();
-            while started.elapsed() < PHASE {
-                if let Some(path) = huge {
-                    refusals.push(refuse(server.port, path)?);
-                }
-                std::thread::sleep(Duration::from_secs(1));
-            }
+            let refused = phase.ask_for(PHASE, server.port, huge);
             stop.store(true, Ordering::Relaxed);
-            let mut walls = Vec::new();
             for dashboard in dashboards {
-                walls.extend(dashboard.join().expect("a dashboard does not panic")?);
+                phase.dashboards_ms.extend(dashboard.join().expect("a dashboard does not panic")?);
             }
-            Ok((walls, refusals))
-        })?;
-        let p50_ms = median(&mut walls);
-        let at = walls.len().saturating_sub(1) * 99 / 100;
-        let p99_ms = walls.get(at).copied().unwrap_or(f64::NAN);
-        Ok(Phase { query_count: walls.len(), p50_ms, p99_ms, refusals })
+            refused.map(|()| phase)
+        })
     }
 
-    fn summary(&self) -> String {
-        format!("{} queries, p50 {:.1} ms, p99 {:.1} ms", self.query_count, self.p50_ms, self.p99_ms)
+    /// Asks for `huge` every second, which must be refused.
+    fn ask_for(&mut self, time: Duration, port: u16, huge: Option<&str>) -> Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < time {
+            if let Some(path) = huge {
+                let (status, body) = timed(&mut self.refusals_ms, || http::get(port, path))?;
+                ensure!(status == 422, "an over-large query was answered with {status}: {body:.200}");
+                let json: serde_json::Value = serde_json::from_str(&body)?;
+                self.message = json["error"].as_str().unwrap_or("").to_owned();
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        Ok(())
+    }
+
+    fn cells(&self) -> [(usize, f64); 5] {
+        [
+            (0, self.dashboards_ms.len() as f64),
+            (1, median(&self.dashboards_ms)),
+            (1, at(&self.dashboards_ms, 0.99)),
+            (0, self.refusals_ms.len() as f64),
+            (1, largest(&self.refusals_ms)),
+        ]
+    }
+
+    fn check(&self, quiet: &Phase) -> Result<()> {
+        let slowest = largest(&self.refusals_ms);
+        ensure!(!self.refusals_ms.is_empty(), "no over-large query was asked");
+        ensure!(slowest < REFUSAL_MS_MAX, "a refusal took {slowest:.0} ms");
+        let allowed = at(&quiet.dashboards_ms, 0.99) * SLOWDOWN_MAX + SLOWDOWN_MS;
+        let found = at(&self.dashboards_ms, 0.99);
+        ensure!(found <= allowed, "p99 of dashboards is {found:.1} ms, allowed {allowed:.1} ms");
+        Ok(())
     }
 }
 
@@ -135,22 +142,10 @@ fn dashboard(port: u16, corpus: &Corpus, idx: usize, stop: &AtomicBool) -> Resul
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let started = Instant::now();
-        let (status, body) = http::query_range(port, query, (end_ms - 3_600_000, end_ms, 60))?;
-        walls.push(started.elapsed().as_secs_f64() * 1000.0);
+        let range = (end_ms - 3_600_000, end_ms, 60);
+        let (status, body) = timed(&mut walls, || http::query_range(port, query, range))?;
         ensure!(status == 200, "HTTP {status}: {body:.300}");
         std::thread::sleep(REFRESH);
     }
     Ok(walls)
-}
-
-fn refuse(port: u16, path: &str) -> Result<Refusal> {
-    let started = Instant::now();
-    let (status, body) = http::get(port, path)?;
-    let ms = started.elapsed().as_secs_f64() * 1000.0;
-    if status != 422 {
-        bail!("an over-large query was answered with {status}: {body:.200}");
-    }
-    let json: serde_json::Value = serde_json::from_str(&body)?;
-    Ok(Refusal { ms, message: json["error"].as_str().unwrap_or("").to_owned() })
 }

@@ -9,7 +9,9 @@ use anyhow::{Result, bail};
 use super::compare::Answer;
 use super::shapes::Ask;
 use crate::http::{self, Accept, QueryConnection, Received};
-use crate::proc::{self, CpuSeconds};
+use crate::latency::median;
+use crate::proc::{self, Stopwatch};
+use crate::report::MIB;
 use crate::server::Server;
 
 /// A slow shape is not timed again after this: one figure of it says enough.
@@ -78,45 +80,41 @@ struct Figures {
 
 /// State of the server when a run began.
 struct Started {
-    at: Instant,
-    cpu: CpuSeconds,
+    stopwatch: Stopwatch,
     memory_bytes: u64,
 }
 
 impl Figures {
     fn begin(&self, server: &Server) -> Result<Started> {
-        let pid = server.pid();
-        proc::reset_peak(pid)?;
-        let memory_bytes = proc::memory(pid)?.now_bytes;
-        let cpu = proc::cpu_seconds(pid)?;
-        Ok(Started { at: Instant::now(), cpu, memory_bytes })
+        proc::reset_peak(server.pid())?;
+        let memory_bytes = server.memory()?.now_bytes;
+        Ok(Started { memory_bytes, stopwatch: Stopwatch::start(server.pid())? })
     }
 
     fn end(&mut self, server: &Server, started: &Started, accept: Accept) -> Result<()> {
-        let wall_ms = started.at.elapsed().as_secs_f64() * 1000.0;
-        let pid = server.pid();
-        let cpu_ms = proc::cpu_seconds(pid)?.since(started.cpu).total() * 1000.0;
+        let spent = started.stopwatch.spent()?;
+        let wall_ms = spent.wall_seconds * 1e3;
         match accept {
             Accept::Gzip => {
                 self.walls_ms.push(wall_ms);
-                self.cpus_ms.push(cpu_ms);
+                self.cpus_ms.push(spent.cpu.total() * 1e3);
             }
             Accept::Plain => self.plains_ms.push(wall_ms),
             Accept::Zstd => unreachable!("zstd is asked for by graph-answers alone"),
         }
-        let peak_bytes = proc::memory(pid)?.peak_bytes;
+        let peak_bytes = server.memory()?.peak_bytes;
         self.resident_bytes = self.resident_bytes.max(peak_bytes);
         self.memory_bytes = self.memory_bytes.max(peak_bytes.saturating_sub(started.memory_bytes));
         Ok(())
     }
 
-    fn cost(&mut self) -> Cost {
+    fn cost(&self) -> Cost {
         Cost {
-            wall_ms: median(&mut self.walls_ms),
-            cpu_ms: median(&mut self.cpus_ms),
-            plain_ms: median(&mut self.plains_ms),
-            memory_mib: self.memory_bytes as f64 / 1_048_576.0,
-            resident_mib: self.resident_bytes as f64 / 1_048_576.0,
+            wall_ms: median(&self.walls_ms),
+            cpu_ms: median(&self.cpus_ms),
+            plain_ms: median(&self.plains_ms),
+            memory_mib: self.memory_bytes as f64 / MIB,
+            resident_mib: self.resident_bytes as f64 / MIB,
         }
     }
 }
@@ -166,10 +164,4 @@ fn path(ask: &Ask) -> Result<String> {
         }
         Ask::Many(_) | Ask::ManyKept(_) | Ask::Fresh(_) => bail!("a list within a list"),
     })
-}
-
-/// The middle of a list, which it sorts.
-pub(super) fn median(list: &mut [f64]) -> f64 {
-    list.sort_by(f64::total_cmp);
-    list.get(list.len() / 2).copied().unwrap_or(f64::NAN)
 }

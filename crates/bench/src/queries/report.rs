@@ -2,15 +2,13 @@
 //! Invariants: ratios are times of the peer divided by ours; a shape without equal answers has none.
 
 use std::fmt::{self, Write};
-use std::path::Path;
 
-use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::corpus::Corpus;
 use super::measure::Cost;
 use super::shapes::Shape;
-use crate::machine;
+use crate::report::OwnPart;
 use crate::server::Kind;
 
 /// One shape and what it cost each server.
@@ -110,23 +108,15 @@ impl Line {
     }
 }
 
-/// Prints the table and writes both files, whose names begin with `name`.
-pub(super) fn write(dir: &Path, name: &str, kinds: &[Kind], lines: &[Line]) -> Result<()> {
-    let table = table(kinds, lines);
-    println!("\n{table}");
-    let mut markdown = format!("# queries, {}\n\n", machine::date());
-    for kind in kinds {
-        let _ = writeln!(markdown, "- {}: {}", kind.name(), kind.version()?);
-    }
-    let about = machine::describe();
-    let _ = writeln!(markdown, "\n```json\n{about:#}\n```\n\n{table}");
+/// Part of the report with all lines, and the answers that do not count.
+pub(super) fn part(kinds: &[Kind], lines: &[Line]) -> OwnPart {
+    let mut markdown = table(kinds, lines);
+    markdown.push('\n');
     for (kind, line, trouble) in troubles(lines) {
+        // Writing to a String does not fail.
         let _ = writeln!(markdown, "- {}, {}: {trouble}", kind.name(), line.name);
     }
-    let name = format!("{name}-{}", machine::date());
-    crate::report::write_file(dir, &format!("{name}.md"), &markdown)?;
-    let json = json!({ "machine": about, "lines": lines.iter().map(line_json).collect::<Value>() });
-    crate::report::write_file(dir, &format!("{name}.json"), &format!("{json:#}\n"))
+    OwnPart { markdown, key: "lines", json: lines.iter().map(line_json).collect() }
 }
 
 /// All answers that do not count.

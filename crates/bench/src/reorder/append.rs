@@ -18,6 +18,8 @@ use stats_alloc::Region;
 
 use super::case::{self, Case};
 use crate::allocations::ALLOCATOR;
+use crate::driver::Run;
+use crate::report::Table;
 
 /// Series of one batch.
 const SERIES_COUNT: usize = 1000;
@@ -28,43 +30,47 @@ const INTERVAL_MS: u64 = 10_000;
 /// Start of a window of the head.
 const START_MS: i64 = 1_699_999_200_000;
 /// The most that a point may take, from the design's table of targets.
-pub(super) const TARGET_NS: f64 = 120.0;
+const TARGET_NS: f64 = 120.0;
 
 /// Figures of one case.
-pub(super) struct Appended {
-    pub(super) case: Case,
-    pub(super) ns_per_point: f64,
-    pub(super) allocations_per_point: f64,
-    pub(super) missing_count: usize,
+struct Appended {
+    ns_per_point: f64,
+    allocations_per_point: f64,
+    missing_count: usize,
 }
 
 impl Appended {
-    pub(super) fn name(&self) -> String {
-        format!("APPEND{}", self.case.name())
-    }
-
-    pub(super) fn meets_target(&self) -> bool {
+    fn meets_target(&self) -> bool {
         // Chunks that are sealed and pages of the log are allocated once in thousands of points.
         self.ns_per_point <= TARGET_NS && self.allocations_per_point < 0.01 && self.missing_count == 0
     }
 }
 
-/// Measures a case in a directory below `data`: the fastest of `rounds`.
-pub(super) fn measure(case: Case, data: &Path, rounds: usize) -> Result<Appended> {
-    let mut best: Option<Appended> = None;
-    for _ in 0..rounds {
-        let one = measure_once(case, data)?;
-        if best.as_ref().is_none_or(|best| one.ns_per_point < best.ns_per_point) {
-            best = Some(one);
-        }
+/// Measures all cases: the fastest of `rounds` of each.
+pub(super) fn measure(cases: impl Iterator<Item = Case>, rounds: usize, run: &mut Run) -> Result<()> {
+    let columns = ["ns/point", "allocations/point", "points lost", "target, ns", "met (1)"];
+    let mut table = Table::new("through the head, with the WAL", columns);
+    for case in cases {
+        let measured = (0..rounds).map(|_| run.with_directory(None, |_, dir| measure_once(case, dir)));
+        let measured = measured.collect::<Result<Vec<Appended>>>()?;
+        let fastest = measured.iter().min_by(|a, b| a.ns_per_point.total_cmp(&b.ns_per_point));
+        let one = fastest.context("at least one round")?;
+        let cells = [
+            (0, one.ns_per_point),
+            (4, one.allocations_per_point),
+            (0, one.missing_count as f64),
+            (0, TARGET_NS),
+            (0, f64::from(u8::from(one.meets_target()))),
+        ];
+        table.mixed_row(format!("APPEND{}", case.name()), cells);
     }
-    best.context("at least one round")
+    run.table(table);
+    Ok(())
 }
 
-fn measure_once(case: Case, data: &Path) -> Result<Appended> {
-    let dir = tempfile::tempdir_in(data)?;
+fn measure_once(case: Case, dir: &Path) -> Result<Appended> {
     let env = Env::real();
-    let options = HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.path().to_path_buf()) };
+    let options = HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.to_owned()) };
     let (head, _) = Head::open(&env, options, &ReplayProgress::default())?;
     let tenant = StoreId::anonymous();
     let limits =
@@ -90,7 +96,6 @@ fn measure_once(case: Case, data: &Path) -> Result<Appended> {
     let point_count = (SERIES_COUNT * (STEP_COUNT - 1)) as f64;
     let missing_count = SERIES_COUNT * STEP_COUNT - stored_count(&env, &head, &tenant)?;
     Ok(Appended {
-        case,
         ns_per_point: elapsed_ns / point_count,
         allocations_per_point: allocation_count as f64 / point_count,
         missing_count,

@@ -12,17 +12,17 @@ use crate::observed_disk::{DiskObserver, FileObserver};
 /// Durations of commits, for an [`crate::observed_disk::ObservedDisk`].
 #[derive(Default, Clone)]
 pub(super) struct CommitClock {
-    commit_us: Arc<Mutex<Vec<u32>>>,
+    commit_ms: Arc<Mutex<Vec<f64>>>,
 }
 
 impl CommitClock {
-    /// Durations of the commits since the last call, in microseconds.
-    pub(super) fn take(&self) -> Vec<u32> {
+    /// Durations of the commits since the last call, in milliseconds.
+    pub(super) fn take(&self) -> Vec<f64> {
         std::mem::take(&mut *self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.commit_us.lock().expect("no thread panics while it adds a number")
+    fn lock(&self) -> MutexGuard<'_, Vec<f64>> {
+        self.commit_ms.lock().expect("no thread panics while it adds a number")
     }
 }
 
@@ -57,7 +57,7 @@ impl FileObserver for CommitTimer {
 
     fn synced(&self) {
         if let Some(started) = self.started().take() {
-            self.clock.lock().push(u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX));
+            self.clock.lock().push(started.elapsed().as_secs_f64() * 1e3);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Figures of `write-path`. Not here: measurement (`write_path`).
 
-use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{Measured, Options};
-use crate::report::{Report, Table, grouped};
+use crate::driver::Run;
+use crate::latency::at;
+use crate::report::{Table, grouped};
 
 impl Measured {
     /// One line for the impatient.
@@ -13,8 +14,8 @@ impl Measured {
             "{} writers: {} samples/s, p99 {:.1} ms, {:.0} syncs/s",
             self.case.writer_count,
             grouped(self.samples_per_second(), 0),
-            self.ack_ms(0.99),
-            self.sync_count as f64 / self.seconds,
+            at(&self.ack_ms, 0.99),
+            self.sync_count as f64 / self.spent.wall_seconds,
         )
     }
 
@@ -23,15 +24,7 @@ impl Measured {
     }
 
     fn samples_per_second(&self) -> f64 {
-        self.sample_count() / self.seconds
-    }
-
-    fn ack_ms(&self, quantile: f64) -> f64 {
-        quantile_ms(&self.ack_us, quantile)
-    }
-
-    fn commit_ms(&self, quantile: f64) -> f64 {
-        quantile_ms(&self.commit_us, quantile)
+        self.sample_count() / self.spent.wall_seconds
     }
 
     fn title(&self) -> String {
@@ -40,31 +33,25 @@ impl Measured {
     }
 }
 
-/// Quantile of ascending microseconds, in milliseconds; NaN without any.
-fn quantile_ms(ascending_us: &[u32], quantile: f64) -> f64 {
-    let rank = (ascending_us.len().saturating_sub(1) as f64 * quantile).round();
-    ascending_us.get(rank as usize).map_or(f64::NAN, |us| f64::from(*us) / 1000.0)
-}
-
 /// Figures by which two binaries are compared, as one line of JSON.
 pub(super) fn figures(measured: &[Measured]) -> Value {
     let cases = measured.iter().map(|one| {
         json!({
             "case": one.title(),
             "figures": {
-                "commit p50, ms": one.commit_ms(0.5),
-                "ack p50, ms": one.ack_ms(0.5),
-                "ack p99, ms": one.ack_ms(0.99),
+                "commit p50, ms": at(&one.commit_ms, 0.5),
+                "ack p50, ms": at(&one.ack_ms, 0.5),
+                "ack p99, ms": at(&one.ack_ms, 0.99),
                 "samples/s": one.samples_per_second(),
-                "CPU seconds": one.cpu_seconds,
+                "CPU seconds": one.spent.cpu.total(),
             },
         })
     });
     Value::Array(cases.collect())
 }
 
-/// Prints the tables and writes both files.
-pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
+/// Adds the tables and the notes to the report.
+pub(super) fn add(options: &Options, measured: &[Measured], run: &mut Run) {
     let columns = [
         "samples/s",
         "samples per CPU second",
@@ -87,12 +74,12 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
         }
         let cells = [
             one.samples_per_second(),
-            one.sample_count() / one.cpu_seconds,
-            one.ack_ms(0.5),
-            one.ack_ms(0.99),
-            one.commit_ms(0.5),
-            one.commit_ms(0.99),
-            one.sync_count as f64 / one.seconds,
+            one.sample_count() / one.spent.cpu.total(),
+            at(&one.ack_ms, 0.5),
+            at(&one.ack_ms, 0.99),
+            at(&one.commit_ms, 0.5),
+            at(&one.commit_ms, 0.99),
+            one.sync_count as f64 / one.spent.wall_seconds,
             one.batch_count as f64 / one.sync_count as f64,
             one.written_bytes as f64 / one.sample_count(),
         ];
@@ -100,18 +87,13 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
             table.row(format!("{} writers", one.case.writer_count), 1, cells);
         }
     }
-    let notes = vec![
-        "in process: no HTTP, no parsing; a writer has one sample of each of its series in a batch"
-            .to_owned(),
-        format!(
-            "{} per case; CPU is that of the whole process, the making of values included",
-            options
-                .batches
-                .map_or_else(|| format!("{} s", options.seconds), |count| format!("{count} batches"))
-        ),
-        "a commit is the write and sync of the log that one or more batches wait for".to_owned(),
-        "values: half counters, half random walks with two decimals; ten labels per series".to_owned(),
-    ];
-    Report { name: "write-path".to_owned(), kinds: Vec::new(), notes, tables, targets: Vec::new() }
-        .write(&options.out)
+    tables.into_iter().for_each(|table| run.table(table));
+    run.note("in process: no HTTP, no parsing; a writer has one sample of each of its series in a batch");
+    let extent = |count| format!("{count} batches");
+    run.note(format!(
+        "{} per case; CPU is that of the whole process, the making of values included",
+        options.batches.map_or_else(|| format!("{} s", options.seconds), extent)
+    ));
+    run.note("a commit is the write and sync of the log that one or more batches wait for");
+    run.note("values: half counters, half random walks with two decimals; ten labels per series");
 }
