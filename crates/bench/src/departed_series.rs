@@ -10,14 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
-use crate::body::Body;
 use crate::driver::{Benchmark, Run};
 use crate::fleet::WRITE_PATH;
 use crate::http::WriteConnection;
 use crate::proc::Memory;
 use crate::report::Table;
 use crate::server::{Kind, Server, Setup};
-use crate::traffic::{self, STEP_MS, Values};
+use crate::traffic::{STEP_MS, SeriesBody};
 
 /// Samples per series.
 const STEPS: usize = 4;
@@ -132,11 +131,9 @@ fn send(server: &Server, shape: Tenants, batch_len: usize) -> Result<()> {
         connection.set_tenant(&format!("tenant-{tenant}"));
         for first in (0..shape.series_count).step_by(batch_len) {
             let end = shape.series_count.min(first + batch_len);
-            let mut body = Body::new((first..end).map(traffic::labels));
-            let mut values = Values::new(first, end - first);
+            let mut series = SeriesBody::new(first..end);
             for step in 0..STEPS as i64 {
-                body.set(start_ms + step * STEP_MS, values.step());
-                connection.post(body.bytes())?;
+                connection.post(series.step(start_ms + step * STEP_MS))?;
             }
         }
     }

@@ -17,11 +17,11 @@ use crate::body::Body;
 use crate::driver::{Benchmark, Run};
 use crate::fleet::WRITE_PATH;
 use crate::http::{QueryConnection, WriteConnection, query_path};
-use crate::latency::{at, timed};
+use crate::latency::{at, repeat};
 use crate::proc::{Spent, Stopwatch};
 use crate::report::{Figure, Table};
 use crate::server::{Kind, Server, Setup};
-use crate::traffic::{Values, labels};
+use crate::traffic::{SeriesBody, labels};
 
 const CPU_MAX_SECONDS: f64 = 1.0;
 const P99_MAX_MS: f64 = 50.0;
@@ -102,9 +102,10 @@ impl Measured {
         let times = order.times(count).into_iter();
         body.set_each(times.map(|time| (start_ms + time, (time % 1000) as f64)));
         let stop = AtomicBool::new(false);
+        let is_over = || stop.load(Ordering::Relaxed);
         let measured = std::thread::scope(|scope| -> Result<Measured> {
-            let writer = scope.spawn(|| repeat(&stop, writer(server.port)?));
-            let reader = scope.spawn(|| repeat(&stop, reader(server.port)?));
+            let writer = scope.spawn(|| repeat(PAUSE, is_over, writer(server.port)?));
+            let reader = scope.spawn(|| repeat(PAUSE, is_over, reader(server.port)?));
             std::thread::sleep(BEFORE);
             let sent = send(server, &tenant, &body);
             stop.store(true, Ordering::Relaxed);
@@ -161,24 +162,10 @@ fn send(server: &Server, tenant: &str, body: &Body) -> Result<Spent> {
     stopwatch.spent()
 }
 
-/// Latencies of `request` until `stop` is set, in milliseconds.
-fn repeat(stop: &AtomicBool, mut request: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
-    let mut latencies_ms = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        timed(&mut latencies_ms, &mut request)?;
-        std::thread::sleep(PAUSE);
-    }
-    Ok(latencies_ms)
-}
-
 fn writer(port: u16) -> Result<impl FnMut() -> Result<()>> {
     let mut connection = WriteConnection::open_as(port, WRITE_PATH, NEIGHBOUR)?;
-    let mut values = Values::new(0, NEIGHBOUR_SERIES);
-    let mut body = Body::new((0..NEIGHBOUR_SERIES).map(labels));
-    Ok(move || {
-        body.set(SystemClock::new().now_ms(), values.step());
-        connection.post(body.bytes())
-    })
+    let mut series = SeriesBody::new(0..NEIGHBOUR_SERIES);
+    Ok(move || connection.post(series.step(SystemClock::new().now_ms())))
 }
 
 fn reader(port: u16) -> Result<impl FnMut() -> Result<()>> {

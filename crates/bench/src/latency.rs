@@ -2,7 +2,9 @@
 //!
 //! Invariants: a quantile is a measured value, the one of the nearest rank and the larger one of two.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
 
 /// Runs `work` and adds its duration to `list_ms`.
 pub(crate) fn timed<T>(list_ms: &mut Vec<f64>, work: impl FnOnce() -> T) -> T {
@@ -10,6 +12,20 @@ pub(crate) fn timed<T>(list_ms: &mut Vec<f64>, work: impl FnOnce() -> T) -> T {
     let done = work();
     list_ms.push(start.elapsed().as_secs_f64() * 1e3);
     done
+}
+
+/// Repeats `request` with a pause after each until `is_over`; returns the durations in milliseconds.
+pub(crate) fn repeat(
+    pause: Duration,
+    is_over: impl Fn() -> bool,
+    mut request: impl FnMut() -> Result<()>,
+) -> Result<Vec<f64>> {
+    let mut list_ms = Vec::new();
+    while !is_over() {
+        timed(&mut list_ms, &mut request)?;
+        std::thread::sleep(pause);
+    }
+    Ok(list_ms)
 }
 
 /// Returns the value below which the part `quantile` of all lies; NaN of none.

@@ -22,7 +22,7 @@ use crate::driver::{Benchmark, Run, clear};
 use crate::latency::{median, timed};
 use crate::proc;
 use crate::report::Table;
-use content::{Checksum, Content, LabelList, Pair, Visit, checksum, texts};
+use content::{Checksum, Content, LabelList, Visit, checksum, texts};
 use prometheus_wal::{WalWriter, write_head_chunks};
 
 /// Time between two samples of a series, as published.
@@ -114,7 +114,7 @@ impl Content for Case {
             1 => format!("{series}"),
             at => format!("value_of_label_{at}"),
         };
-        names.iter().enumerate().map(|(at, name)| Pair((name, value(at)))).collect()
+        names.iter().enumerate().map(|(at, name)| (*name, value(at))).collect()
     }
 
     fn series_ref(&self, series: usize) -> u64 {

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use chronolith_model::BlockEncoding;
 
 use crate::driver::{Benchmark, Run, clear};
-use crate::load_wal::content::{Checksum, Content, LabelList, Pair, Visit, checksum};
+use crate::load_wal::content::{Checksum, Content, LabelList, Visit, checksum};
 use crate::load_wal::{fill_own, import, read_back, write_log};
 use crate::proc;
 use crate::report::Table;
@@ -65,15 +65,6 @@ enum Encoding {
     Prometheus,
 }
 
-impl Encoding {
-    fn name(self) -> &'static str {
-        match self {
-            Encoding::Dense => "dense",
-            Encoding::Prometheus => "prometheus",
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     name: &'static str,
@@ -104,7 +95,7 @@ impl Content for Shape {
         let hash = mix(target as u64);
         let namespace = ["checkout", "payments", "search-frontend", "monitoring"][target % 4];
         let kind = if Shape::is_counter(series) { "total" } else { "current" };
-        let pairs = [
+        vec![
             ("__name__", format!("container_{}_operations_{kind}", metric / 4)),
             ("cluster", "bench-eu-1".to_owned()),
             ("container", format!("{namespace}-server")),
@@ -115,8 +106,7 @@ impl Content for Shape {
             ("namespace", namespace.to_owned()),
             ("pod", format!("{namespace}-server-{:08x}-{target:05}", hash as u32)),
             ("region", "eu-central-1".to_owned()),
-        ];
-        pairs.into_iter().map(Pair).collect()
+        ]
     }
 
     fn series_ref(&self, series: usize) -> u64 {

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock, thread};
 
-use crate::body::Body;
 use crate::driver::{Benchmark, Run};
 use crate::fleet::WRITE_PATH;
 use crate::http::{QueryConnection, WriteConnection, query_path, range_path};
@@ -25,7 +24,7 @@ use crate::latency::{at, largest};
 use crate::proc::RunQueue;
 use crate::report::{Figure, Table};
 use crate::server::{Kind, Server, Setup};
-use crate::traffic::{STEP_MS, Values, labels};
+use crate::traffic::{STEP_MS, SeriesBody};
 
 const SLOWDOWN_MAX: f64 = 3.0;
 const SLOWDOWN_MS: f64 = 10.0;
@@ -180,11 +179,9 @@ fn send_history(server: &Server, tenant: &str, series_count: usize, start_ms: i6
     let mut connection = WriteConnection::open_as(server.port, WRITE_PATH, tenant)?;
     for first in (0..series_count).step_by(LOAD_SERIES) {
         let count = LOAD_SERIES.min(series_count - first);
-        let mut values = Values::new(first, count);
-        let mut body = Body::new((first..first + count).map(labels));
+        let mut series = SeriesBody::new(first..first + count);
         for step in 0..HISTORY_STEPS {
-            body.set(start_ms + step as i64 * STEP_MS, values.step());
-            connection.post(body.bytes())?;
+            connection.post(series.step(start_ms + step as i64 * STEP_MS))?;
         }
     }
     Ok(())
@@ -291,14 +288,13 @@ fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Latencies, u64)>
 
 fn writer(port: u16, end: Instant) -> Result<(Latencies, u64)> {
     let mut connection = WriteConnection::open_as(port, WRITE_PATH, SMALL)?;
-    let mut values = Values::new(0, SMALL_SERIES);
-    let mut body = Body::new((0..SMALL_SERIES).map(labels));
+    let mut series = SeriesBody::new(0..SMALL_SERIES);
     let queue = RunQueue::of_this_thread()?;
     let mut latencies = Latencies::default();
     let mut refused = 0;
     while Instant::now() < end {
-        body.set(SystemClock::new().now_ms(), values.step());
-        let (status, text) = latencies.measure(&queue, || connection.send(body.bytes()))?;
+        let body = series.step(SystemClock::new().now_ms());
+        let (status, text) = latencies.measure(&queue, || connection.send(body))?;
         refused += u64::from(is_refusal(status));
         ensure!(status / 100 == 2 || is_refusal(status), "HTTP {status}: {text:.300}");
         std::thread::sleep(SMALL_PAUSE);
@@ -370,10 +366,9 @@ impl Greedy {
             let series = idx * options.write_series..(idx + 1) * options.write_series;
             scope.spawn(move || {
                 give_way();
-                let mut body = Body::new(series.clone().map(labels));
-                let mut values = Values::new(series.start, series.len());
+                let mut series = SeriesBody::new(series.clone());
                 while !stop.load(Ordering::Relaxed) {
-                    drop(self.write(port, &mut body, &mut values, stop));
+                    drop(self.write(port, &mut series, stop));
                 }
             });
         }
@@ -410,13 +405,17 @@ impl Greedy {
 
     fn write_new(&self, port: u16, series: std::ops::Range<usize>) -> Result<()> {
         let mut connection = WriteConnection::open_as(port, WRITE_PATH, LOUD)?;
-        let mut values = Values::new(series.start, series.len());
-        let mut body = Body::new(series.map(labels));
-        body.set(SystemClock::new().now_ms(), values.step());
-        let (status, _) = connection.send(body.bytes()).context("a write of new series")?;
+        self.write_once(&mut connection, &mut SeriesBody::new(series))
+    }
+
+    /// Sends the next samples of `series` and counts the answer.
+    fn write_once(&self, connection: &mut WriteConnection, series: &mut SeriesBody) -> Result<()> {
+        let series_count = series.len() as u64;
+        let (status, _) =
+            connection.send(series.step(SystemClock::new().now_ms())).context("a greedy write")?;
         match is_refusal(status) {
             true => self.writes_refused.fetch_add(1, Ordering::Relaxed),
-            false => self.samples.fetch_add(values.len() as u64, Ordering::Relaxed),
+            false => self.samples.fetch_add(series_count, Ordering::Relaxed),
         };
         Ok(())
     }
@@ -432,15 +431,10 @@ impl Greedy {
         Ok(())
     }
 
-    fn write(&self, port: u16, body: &mut Body, values: &mut Values, stop: &AtomicBool) -> Result<()> {
+    fn write(&self, port: u16, series: &mut SeriesBody, stop: &AtomicBool) -> Result<()> {
         let mut connection = WriteConnection::open_as(port, WRITE_PATH, WRITERS)?;
         while !stop.load(Ordering::Relaxed) {
-            body.set(SystemClock::new().now_ms(), values.step());
-            let (status, _) = connection.send(body.bytes()).context("a greedy write")?;
-            match is_refusal(status) {
-                true => self.writes_refused.fetch_add(1, Ordering::Relaxed),
-                false => self.samples.fetch_add(values.len() as u64, Ordering::Relaxed),
-            };
+            self.write_once(&mut connection, series)?;
         }
         Ok(())
     }

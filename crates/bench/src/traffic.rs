@@ -1,6 +1,10 @@
 //! The series of the load and how their values move: half counters, half gauges with two decimals.
 //! Invariants: reproducible; the same series and values for every server.
 
+use std::ops::Range;
+
+use crate::body::Body;
+
 /// Time between two samples of a series.
 pub(crate) const STEP_MS: i64 = 15_000;
 /// Selects the series of the load and none of those that a server writes about itself.
@@ -108,11 +112,6 @@ impl Values {
         Values { first_idx, current, random: mix(!(first_idx as u64)) }
     }
 
-    /// Number of series.
-    pub(crate) fn len(&self) -> usize {
-        self.current.len()
-    }
-
     /// Moves all series one step and yields their values in order.
     pub(crate) fn step(&mut self) -> impl Iterator<Item = f64> {
         let first_idx = self.first_idx;
@@ -128,6 +127,30 @@ impl Values {
                 *current as f64 / 100.0
             }
         })
+    }
+}
+
+/// Some series and the request with one sample of each.
+pub(crate) struct SeriesBody {
+    values: Values,
+    body: Body,
+}
+
+impl SeriesBody {
+    /// The series of `range`, before their first step.
+    pub(crate) fn new(range: Range<usize>) -> SeriesBody {
+        SeriesBody { values: Values::new(range.start, range.len()), body: Body::new(range.map(labels)) }
+    }
+
+    /// Number of series.
+    pub(crate) fn len(&self) -> usize {
+        self.values.current.len()
+    }
+
+    /// Moves all series one step; returns the body with their samples at `time_ms`.
+    pub(crate) fn step(&mut self, time_ms: i64) -> &[u8] {
+        self.body.set(time_ms, self.values.step());
+        self.body.bytes()
     }
 }
 

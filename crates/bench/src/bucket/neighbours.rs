@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use super::gateway::{Gateway, read_only_flags};
 use crate::driver::Run;
 use crate::http::{QueryConnection, ok, query_path, range_path};
-use crate::latency::{at, timed};
+use crate::latency::{at, repeat};
 use crate::report::{MIB, Table};
 use crate::server::{Kind, Server, Setup};
 
@@ -72,14 +72,16 @@ impl Neighbours<'_> {
         let mut connection = QueryConnection::open_as(server.port, self.dashboard_tenant)?;
         let path = query_path(self.dashboard_query, self.end_ms - 1);
         let expected = ok(connection.get(&path)?)?;
-        let mut times = Vec::new();
         let end = Instant::now() + time;
-        while Instant::now() < end {
-            let answer = timed(&mut times, || connection.get(&path))?;
-            ensure!(ok(answer)?["data"] == expected["data"], "an answer of the dashboard changed");
-            std::thread::sleep(PAUSE);
-        }
-        Ok(times)
+        repeat(
+            PAUSE,
+            || Instant::now() >= end,
+            || {
+                let answer = ok(connection.get(&path)?)?;
+                ensure!(answer["data"] == expected["data"], "an answer of the dashboard changed");
+                Ok(())
+            },
+        )
     }
 
     /// Asks until `stop`. An answer may be the refusal of a query that exceeds a limit.

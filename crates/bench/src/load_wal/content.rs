@@ -39,20 +39,11 @@ pub(crate) fn labels_hash(labels: &Labels) -> u64 {
 }
 
 /// Labels of a series, sorted by name.
-pub(crate) type LabelList = Vec<Pair>;
-
-#[derive(Debug, Clone)]
-pub(crate) struct Pair(pub(crate) (&'static str, String));
-
-impl AsRef<(&'static str, String)> for Pair {
-    fn as_ref(&self) -> &(&'static str, String) {
-        &self.0
-    }
-}
+pub(crate) type LabelList = Vec<(&'static str, String)>;
 
 /// The labels as pairs of texts.
-pub(crate) fn texts(labels: &[Pair]) -> impl Iterator<Item = (&str, &str)> {
-    labels.iter().map(|Pair((name, value))| (*name, value.as_str()))
+pub(crate) fn texts<'a>(labels: &'a [(&str, String)]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    labels.iter().map(|(name, value)| (*name, value.as_str()))
 }
 
 /// Callback for first series, time and values of each record.

@@ -49,19 +49,16 @@ impl WalWriter {
     }
 
     /// Appends one record of series: ref and labels, sorted by name.
-    pub(crate) fn series<'a, L, P>(&mut self, series: impl Iterator<Item = (u64, L)>) -> Result<()>
+    pub(crate) fn series<'a, L>(&mut self, series: impl Iterator<Item = (u64, L)>) -> Result<()>
     where
-        L: IntoIterator<Item = P, IntoIter: ExactSizeIterator>,
-        P: AsRef<(&'a str, String)>,
+        L: AsRef<[(&'a str, String)]>,
     {
         self.record.clear();
         self.record.push(RECORD_SERIES);
         for (series_ref, labels) in series {
             self.record.extend_from_slice(&series_ref.to_be_bytes());
-            let labels = labels.into_iter();
-            put_uvarint(&mut self.record, labels.len() as u64);
-            for pair in labels {
-                let (name, value) = pair.as_ref();
+            put_uvarint(&mut self.record, labels.as_ref().len() as u64);
+            for (name, value) in labels.as_ref() {
                 for text in [*name, value.as_str()] {
                     put_uvarint(&mut self.record, text.len() as u64);
                     self.record.extend_from_slice(text.as_bytes());

@@ -28,14 +28,9 @@ pub(crate) enum Step {
     Replay,
 }
 
-impl Step {
-    fn name(self) -> &'static str {
-        match self {
-            Step::Import => "import",
-            Step::Fill => "fill",
-            Step::Replay => "replay",
-        }
-    }
+/// Name of a value on the command line.
+fn name(value: &impl clap::ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Resources that a process has used.
@@ -73,7 +68,7 @@ pub(super) fn print_used() -> Result<()> {
 pub(super) fn step(options: &Options, shape: &str, step: Step) -> Result<Used> {
     let (used, mut child) = begin(options, shape, step)?;
     let status = child.wait()?;
-    ensure!(status.success() || step == Step::Replay, "step {} failed: {status}", step.name());
+    ensure!(status.success() || step == Step::Replay, "step {} failed: {status}", name(&step));
     Ok(used)
 }
 
@@ -88,9 +83,9 @@ pub(super) fn fill_and_kill(options: &Options, shape: &str) -> Result<Used> {
 fn begin(options: &Options, shape: &str, step: Step) -> Result<(Used, std::process::Child)> {
     let start = Instant::now();
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["load-wal-large", "--step", step.name(), "--only", shape]);
+    command.args(["load-wal-large", "--step", &name(&step), "--only", shape]);
     command.arg("--dir").arg(&options.dir).arg(format!("--divide={}", options.divide));
-    command.args(["--encoding", options.encoding.name()]);
+    command.args(["--encoding", &name(&options.encoding)]);
     if options.full {
         command.arg("--full");
     }
@@ -99,7 +94,7 @@ fn begin(options: &Options, shape: &str, step: Step) -> Result<(Used, std::proce
     BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
     let wall_seconds = start.elapsed().as_secs_f64();
     let mut fields = line.split_whitespace().skip(1);
-    let mut next = || fields.next().with_context(|| format!("step {} printed {line:?}", step.name()));
+    let mut next = || fields.next().with_context(|| format!("step {} printed {line:?}", name(&step)));
     let used = Used { wall_seconds, cpu_seconds: next()?.parse()?, peak_bytes: next()?.parse()? };
     Ok((used, child))
 }

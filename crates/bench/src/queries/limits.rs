@@ -15,7 +15,7 @@ use super::corpus::Corpus;
 use super::feed;
 use crate::driver::{Benchmark, Run};
 use crate::http;
-use crate::latency::{at, largest, median, timed};
+use crate::latency::{at, largest, median, repeat, timed};
 use crate::report::Table;
 use crate::server::{Kind, Server, Setup};
 
@@ -137,15 +137,16 @@ fn dashboard(port: u16, corpus: &Corpus, idx: usize, stop: &AtomicBool) -> Resul
         format!("max by (handler) (http_requests_total{{job=\"service-{idx:02}\"}})"),
         "count(node_info)".to_owned(),
     ];
-    let mut walls = Vec::new();
-    for query in queries.iter().cycle() {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let range = (end_ms - 3_600_000, end_ms, 60);
-        let (status, body) = timed(&mut walls, || http::query_range(port, query, range))?;
-        ensure!(status == 200, "HTTP {status}: {body:.300}");
-        std::thread::sleep(REFRESH);
-    }
-    Ok(walls)
+    let range = (end_ms - 3_600_000, end_ms, 60);
+    let mut queries = queries.iter().cycle();
+    repeat(
+        REFRESH,
+        || stop.load(Ordering::Relaxed),
+        || {
+            let query = queries.next().map_or("", String::as_str);
+            let (status, body) = http::query_range(port, query, range)?;
+            ensure!(status == 200, "HTTP {status}: {body:.300}");
+            Ok(())
+        },
+    )
 }
