@@ -136,23 +136,25 @@ fn measure_gateway(options: &Options, work: &Path, end_ms: i64, run: &mut Run) -
 /// Writes the blocks and uploads them.
 fn fill(options: &Options, gateway: &Gateway, blocks: &Path, end_ms: i64) -> Result<()> {
     let env = Env::real();
+    let client = &gateway.client;
+    let upload = |tenant, block: &Path| client.publish(tenant, &[client.upload(tenant, block)?]);
     if options.has("queries") || options.has("neighbours") {
         let range = TimeRange::new(end_ms - DAY_MS, end_ms);
         let day = write_block(&env, &blocks.join(DAY_TENANT), range, DAY_SHAPE)?;
-        gateway.upload(DAY_TENANT, &day)?;
-        gateway.upload_files(FOREIGN_TENANT, &day)?;
+        upload(DAY_TENANT, &day)?;
+        client.upload_files(FOREIGN_TENANT, &day)?;
         tenants::link_tree(&blocks.join(DAY_TENANT), &blocks.join(FOREIGN_TENANT))?;
         for number in 0..YEAR_BLOCKS {
             let end = end_ms - number * BLOCK_DAYS * DAY_MS;
             let range = TimeRange::new(end - BLOCK_DAYS * DAY_MS, end);
             let block = write_block(&env, &blocks.join(YEAR_TENANT), range, YEAR_SHAPE)?;
-            gateway.upload(YEAR_TENANT, &block)?;
+            upload(YEAR_TENANT, &block)?;
         }
     }
     if options.has("scan") {
         let range = TimeRange::new(end_ms - BLOCK_DAYS * DAY_MS, end_ms);
         let block = write_block(&env, &blocks.join(SCAN_TENANT), range, SCAN_SHAPE)?;
-        gateway.upload(SCAN_TENANT, &block)?;
+        upload(SCAN_TENANT, &block)?;
     }
     Ok(())
 }

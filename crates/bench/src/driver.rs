@@ -81,12 +81,13 @@ impl<'a> Run<'a> {
             println!("{}: {}", kind.name(), kind.version()?);
         }
         let name = benchmark.variant().map_or(name.to_owned(), |variant| format!("{name}-{variant}"));
-        Ok(Run { report: Report::new(name, kinds), directories, failed: Vec::new() })
+        let report = Report { name, kinds, ..Report::default() };
+        Ok(Run { report, directories, failed: Vec::new() })
     }
 
     /// Servers to measure, in the order of the report.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
-        self.report.kinds().to_vec()
+        self.report.kinds.clone()
     }
 
     /// Directory of the report.
@@ -157,7 +158,7 @@ impl<'a> Run<'a> {
         dir: Option<&Path>,
         measure: impl FnOnce(&mut Self, &Path) -> Result<M>,
     ) -> Result<M> {
-        let name = format!("chronolith-bench-{}-{}", std::process::id(), self.report.name());
+        let name = format!("chronolith-bench-{}-{}", std::process::id(), self.report.name);
         let dir = dir.map_or_else(|| self.data().join(name), Path::to_owned);
         clear(&dir)?;
         std::fs::create_dir_all(&dir)?;
@@ -169,27 +170,27 @@ impl<'a> Run<'a> {
 
     /// Adds a line about the load or the setup to the report.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
-        self.report.add_note(note.into());
+        self.report.notes.push(note.into());
     }
 
     /// Adds figures in a form of their own to the report.
     pub(crate) fn own_part(&mut self, part: OwnPart) {
-        self.report.add_own(part);
+        self.report.own.push(part);
     }
 
     /// Adds a table to the report.
     pub(crate) fn table(&mut self, table: Table) {
-        self.report.add_table(table);
+        self.report.tables.push(table);
     }
 
     /// Adds a target that is met by `most` or less; `found` is NaN if it could not be measured.
     pub(crate) fn at_most(&mut self, what: impl Into<String>, found: f64, most: f64) {
-        self.report.add_target(Target::new(what, found, Bound::AtMost(most)));
+        self.report.targets.push(Target::new(what, found, Bound::AtMost(most)));
     }
 
     /// Adds a target that is met by `least` or more; `found` is NaN if it could not be measured.
     pub(crate) fn at_least(&mut self, what: impl Into<String>, found: f64, least: f64) {
-        self.report.add_target(Target::new(what, found, Bound::AtLeast(least)));
+        self.report.targets.push(Target::new(what, found, Bound::AtLeast(least)));
     }
 }
 

@@ -67,10 +67,7 @@ pub(crate) struct Options {
 
 /// Figures of one server and one share of out-of-order samples.
 struct Measured {
-    kind: Kind,
-    percent: u64,
-    late_count: usize,
-    sample_count: usize,
+    plan: Plan,
     wall_seconds: f64,
     /// CPU time of the server until the last answer.
     cpu_seconds: f64,
@@ -127,6 +124,7 @@ impl Benchmark for Options {
     }
 }
 
+#[derive(Debug, Clone, Copy)]
 struct Plan {
     kind: Kind,
     percent: u64,
@@ -164,10 +162,7 @@ fn measure(plan: &Plan, bodies: &[Vec<Body>], options: &Options, run: &Run) -> R
     })?;
     let median_of = |figure: fn(&Spent) -> f64| median(&costs.iter().map(figure).collect::<Vec<f64>>());
     Ok(Measured {
-        kind: plan.kind,
-        percent: plan.percent,
-        late_count: plan.late_count,
-        sample_count: plan.sample_count(),
+        plan: *plan,
         wall_seconds: median_of(|cost| cost.wall_seconds),
         cpu_seconds: median_of(|cost| cost.cpu.total()),
         before,
@@ -254,13 +249,13 @@ fn query(server: &Server, plan: &Plan) -> Result<Queried> {
 
 /// Requires that Chronolith's answers do not depend on the order in which samples came.
 fn check_answers(measured: &[Measured], one: &Measured) -> Result<()> {
-    let first = measured.iter().find(|m| m.kind == one.kind);
+    let first = measured.iter().find(|m| m.plan.kind == one.plan.kind);
     let equal = first.is_none_or(|m| m.after.answers == one.after.answers);
     ensure!(
-        one.kind != Kind::Chronolith || equal,
+        one.plan.kind != Kind::Chronolith || equal,
         "answers with {} % late samples differ from those with {} %",
-        one.percent,
-        first.map_or(0, |m| m.percent)
+        one.plan.percent,
+        first.map_or(0, |m| m.plan.percent)
     );
     Ok(())
 }

@@ -80,10 +80,7 @@ struct Case {
 /// Figures of one case.
 struct Measured {
     case: Case,
-    /// Samples, and all series that ever were.
-    sample_count: usize,
-    series_ever: usize,
-    steps_sent: usize,
+    loaded: Loaded,
     empty_bytes: u64,
     settled: Memory,
     /// Parts of the memory that the server reports: name and bytes; empty if it reports none.
@@ -169,15 +166,7 @@ fn measure(server: &mut Server, case: Case, options: &Options) -> Result<Measure
     let range_s = (steps + FILL_STEPS + 10) as i64 * STEP_MS / 1000;
     let end_ms = shape.start_ms + (steps as i64 + 4) * STEP_MS;
     verify(server, &loaded, end_ms, range_s)?;
-    Ok(Measured {
-        case,
-        sample_count: loaded.sample_count,
-        series_ever: loaded.series_ever,
-        steps_sent: loaded.steps_sent,
-        empty_bytes,
-        settled,
-        parts,
-    })
+    Ok(Measured { case, loaded, empty_bytes, settled, parts })
 }
 
 /// Series of a request: few enough that requests start with every number of samples, or that a tenth can be
@@ -191,6 +180,7 @@ fn batch_len(case: Case, options: &Options) -> usize {
 /// Samples that were sent and acknowledged.
 struct Loaded {
     sample_count: usize,
+    /// All series that ever were.
     series_ever: usize,
     steps_sent: usize,
 }

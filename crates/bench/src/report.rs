@@ -188,14 +188,15 @@ impl Target {
 /// Figures of a benchmark.
 #[derive(Default)]
 pub(crate) struct Report {
-    name: String,
+    /// The files of the report are `NAME-DATE.md` and `NAME-DATE.json`.
+    pub(super) name: String,
     /// Servers that took part; empty for what runs in this process.
-    kinds: Vec<Kind>,
+    pub(super) kinds: Vec<Kind>,
     /// Load and setup, one line each.
-    notes: Vec<String>,
-    tables: Vec<Table>,
-    targets: Vec<Target>,
-    own: Vec<OwnPart>,
+    pub(super) notes: Vec<String>,
+    pub(super) tables: Vec<Table>,
+    pub(super) targets: Vec<Target>,
+    pub(super) own: Vec<OwnPart>,
 }
 
 /// Figures in a form of their own.
@@ -207,35 +208,6 @@ pub(crate) struct OwnPart {
 }
 
 impl Report {
-    /// A report without figures; its files are `NAME-DATE.md` and `NAME-DATE.json`.
-    pub(crate) fn new(name: String, kinds: Vec<Kind>) -> Report {
-        Report { name, kinds, ..Report::default() }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn kinds(&self) -> &[Kind] {
-        &self.kinds
-    }
-
-    pub(crate) fn add_note(&mut self, note: String) {
-        self.notes.push(note);
-    }
-
-    pub(crate) fn add_table(&mut self, table: Table) {
-        self.tables.push(table);
-    }
-
-    pub(crate) fn add_target(&mut self, target: Target) {
-        self.targets.push(target);
-    }
-
-    pub(crate) fn add_own(&mut self, part: OwnPart) {
-        self.own.push(part);
-    }
-
     /// Returns true if something was measured.
     pub(crate) fn has_figures(&self) -> bool {
         !self.tables.is_empty() || !self.own.is_empty()

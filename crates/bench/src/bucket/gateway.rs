@@ -8,12 +8,13 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use chronolith_base::Env;
 use chronolith_block::{Block, write_sidecar};
 use chronolith_bucket::store::list::ListOptions;
 use chronolith_bucket::upload::SidecarFile;
 use chronolith_bucket::{Purpose, RequestContext, Store, StoreConfig, Uploader};
+use chronolith_format::bucket::catalogue::BucketBlock;
 use chronolith_model::TenantId;
 use tokio::runtime::Runtime;
 
@@ -27,13 +28,70 @@ pub(super) const REGION: &str = "us-east-1";
 const READY_WAIT: Duration = Duration::from_secs(20);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
+/// Client of a bucket that uploads blocks.
+pub(super) struct Client {
+    store: Arc<Store>,
+    env: Env,
+    runtime: Runtime,
+}
+
+impl Client {
+    pub(super) fn open(config: &StoreConfig) -> Result<Client> {
+        let env = Env::real();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let store = Arc::new(Store::open(config, &env, runtime.handle().clone())?);
+        Ok(Client { store, env, runtime })
+    }
+
+    pub(super) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Keys and sizes of the objects of `tenant`.
+    pub(super) fn objects(&self, tenant: &str) -> Result<Vec<(String, u64)>> {
+        let options = ListOptions { prefix: tenant.to_owned(), ..ListOptions::default() };
+        let page = self.runtime.block_on(self.store.list(&self.request(tenant)?, &options))?;
+        Ok(page.objects.into_iter().map(|object| (object.key, object.object_bytes)).collect())
+    }
+
+    /// Uploads the block in `dir` with its sidecar; it is not in the catalogue yet.
+    pub(super) fn upload(&self, tenant: &str, dir: &Path) -> Result<BucketBlock> {
+        let sidecar = make_sidecar(&self.env, dir)?;
+        let request = self.request(tenant)?;
+        let uploaded = self.runtime.block_on(self.uploader().upload(&request, dir, Some(sidecar.clone())));
+        std::fs::remove_file(&sidecar.path)?;
+        uploaded.with_context(|| format!("uploading {}", dir.display()))
+    }
+
+    /// Enters blocks in the catalogue of `tenant`.
+    pub(super) fn publish(&self, tenant: &str, records: &[BucketBlock]) -> Result<()> {
+        let request = self.request(tenant)?;
+        self.runtime.block_on(self.uploader().publisher().publish(&request, records))?;
+        Ok(())
+    }
+
+    /// Uploads the files of the block in `dir`, as programs do that know no sidecar and no catalogue.
+    pub(super) fn upload_files(&self, tenant: &str, dir: &Path) -> Result<()> {
+        let request = self.request(tenant)?;
+        self.runtime.block_on(self.uploader().upload(&request, dir, None))?;
+        Ok(())
+    }
+
+    fn uploader(&self) -> Uploader {
+        Uploader::new(self.store.clone(), &self.env, self.runtime.handle().clone())
+    }
+
+    fn request(&self, tenant: &str) -> Result<RequestContext> {
+        let clock = &*self.env.clock;
+        Ok(RequestContext::with_timeout(clock, TenantId::new(tenant)?, REQUEST_TIMEOUT, Purpose::Tool))
+    }
+}
+
 /// A running S3 server.
 pub(super) struct Gateway {
     child: Child,
     pub(super) port: u16,
-    store: Arc<Store>,
-    env: Env,
-    runtime: Runtime,
+    pub(super) client: Client,
 }
 
 impl Gateway {
@@ -49,65 +107,13 @@ impl Gateway {
             .stderr(Stdio::null())
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let env = Env::real();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let store = Arc::new(Store::open(&store_config(port), &env, runtime.handle().clone())?);
-        let gateway = Gateway { child, port, store, env, runtime };
-        gateway.wait_ready()?;
-        Ok(gateway)
-    }
-
-    fn wait_ready(&self) -> Result<()> {
+        let gateway = Gateway { child, port, client: Client::open(&store_config(port))? };
         let start = Instant::now();
-        while start.elapsed() < READY_WAIT {
-            let request = self.request(&TenantId::anonymous());
-            if self.runtime.block_on(self.store.list(&request, &ListOptions::default())).is_ok() {
-                return Ok(());
-            }
+        while gateway.client.objects("anonymous").is_err() {
+            ensure!(start.elapsed() < READY_WAIT, "the S3 server does not answer");
             std::thread::sleep(Duration::from_millis(50));
         }
-        bail!("the S3 server does not answer after {} s", READY_WAIT.as_secs())
-    }
-
-    /// Keys and sizes of the objects of `tenant`.
-    pub(super) fn objects(&self, tenant: &str) -> Result<Vec<(String, u64)>> {
-        let options = ListOptions { prefix: tenant.to_owned(), ..ListOptions::default() };
-        let request = self.request(&TenantId::new(tenant)?);
-        let page = self.runtime.block_on(self.store.list(&request, &options))?;
-        Ok(page.objects.into_iter().map(|object| (object.key, object.object_bytes)).collect())
-    }
-
-    pub(super) fn runtime(&self) -> &Runtime {
-        &self.runtime
-    }
-
-    /// Uploads the block in `dir` with its sidecar and enters it in the catalogue.
-    pub(super) fn upload(&self, tenant: &str, dir: &Path) -> Result<()> {
-        let sidecar = make_sidecar(&self.env, dir)?;
-        let uploader = self.uploader();
-        let request = self.request(&TenantId::new(tenant)?);
-        let uploaded = self.runtime.block_on(async {
-            let record = uploader.upload(&request, dir, Some(sidecar.clone())).await?;
-            uploader.publisher().publish(&request, &[record]).await
-        });
-        std::fs::remove_file(&sidecar.path)?;
-        uploaded.with_context(|| format!("uploading {}", dir.display()))?;
-        Ok(())
-    }
-
-    /// Uploads the files of the block in `dir`, as programs do that know no sidecar and no catalogue.
-    pub(super) fn upload_files(&self, tenant: &str, dir: &Path) -> Result<()> {
-        let request = self.request(&TenantId::new(tenant)?);
-        self.runtime.block_on(self.uploader().upload(&request, dir, None))?;
-        Ok(())
-    }
-
-    fn uploader(&self) -> Uploader {
-        Uploader::new(self.store.clone(), &self.env, self.runtime.handle().clone())
-    }
-
-    fn request(&self, tenant: &TenantId) -> RequestContext {
-        RequestContext::with_timeout(&*self.env.clock, tenant.clone(), REQUEST_TIMEOUT, Purpose::Tool)
+        Ok(gateway)
     }
 }
 
@@ -146,7 +152,7 @@ pub(super) fn read_only_flags(port: u16) -> Vec<String> {
 }
 
 /// Writes the sidecar of the block in `dir` next to that directory.
-pub(super) fn make_sidecar(env: &Env, dir: &Path) -> Result<SidecarFile> {
+fn make_sidecar(env: &Env, dir: &Path) -> Result<SidecarFile> {
     let path: PathBuf = dir.with_extension("sidecar");
     let block = Block::open(env, dir)?;
     let mut bytes = Vec::new();

@@ -43,7 +43,7 @@ pub(super) fn measure(gateway: &Gateway, tenant: &str, repeats: usize, run: &mut
 /// Selects all series and drops their chunks; returns bytes and bytes per second.
 fn scan(gateway: &Gateway, tenant: &str) -> Result<(u64, f64)> {
     let env = Env::real();
-    let handle = gateway.runtime().handle().clone();
+    let handle = gateway.client.runtime().handle().clone();
     let config = super::gateway::store_config(gateway.port);
     let store = std::sync::Arc::new(Store::open(&config, &env, handle.clone())?);
     let options = CatalogOptions { keeps_chunks: false, ..CatalogOptions::default() };
@@ -76,7 +76,7 @@ fn received(store: &Store) -> u64 {
 
 /// Fetches the first `bytes` bytes of the chunks of the block; returns bytes per second.
 fn bare(gateway: &Gateway, tenant: &str, bytes: u64) -> Result<f64> {
-    let listed = gateway.objects(tenant)?;
+    let listed = gateway.client.objects(tenant)?;
     let mut left = bytes;
     let mut command = Command::new("curl");
     command.args(["-s", "-f", "-Z", "--parallel-max", &REQUESTS.to_string()]);

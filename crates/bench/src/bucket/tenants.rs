@@ -5,16 +5,15 @@
 //! files and a record of its own name.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chronolith_base::Env;
-use chronolith_bucket::{Purpose, RequestContext, Store, StoreConfig, Uploader};
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_bucket::StoreConfig;
+use chronolith_model::TimeRange;
 
 use super::content::{DAY_MS, Shape, dense_metric, write_block};
-use super::gateway::make_sidecar;
+use super::gateway::Client;
 use crate::driver::Run;
 use crate::http::{QueryConnection, ok, query_path};
 use crate::latency::{largest, median, timed};
@@ -110,31 +109,14 @@ fn write_bucket(dir: &Path, layout: Layout, end_ms: i64) -> Result<()> {
     if layout == Layout::Mimir {
         return (1..TENANTS).try_for_each(|tenant| link_tree(&first, &dir.join(tenant_name(tenant))));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let config = StoreConfig::new(&format!("file://{}", dir.canonicalize()?.display()));
-    let store = Arc::new(Store::open(&config, &env, runtime.handle().clone())?);
-    let uploader = Uploader::new(store, &env, runtime.handle().clone());
-    let request = |tenant: usize| -> Result<RequestContext> {
-        let timeout = Duration::from_secs(600);
-        let tenant = TenantId::new(&tenant_name(tenant))?;
-        Ok(RequestContext::with_timeout(&*env.clock, tenant, timeout, Purpose::Tool))
-    };
+    let client = Client::open(&StoreConfig::new(&format!("file://{}", dir.canonicalize()?.display())))?;
     // The files are in their place: uploading compares them, and adds the sidecar.
-    let mut records = Vec::new();
-    for block in &blocks {
-        let sidecar = make_sidecar(&env, block)?;
-        records.push(runtime.block_on(uploader.upload(&request(0)?, block, Some(sidecar.clone())))?);
-        std::fs::remove_file(&sidecar.path)?;
+    let records = blocks.iter().map(|block| client.upload(&tenant_name(0), block));
+    let records = records.collect::<Result<Vec<_>>>()?;
+    for tenant in 1..TENANTS {
+        link_tree(&first, &dir.join(tenant_name(tenant)))?;
     }
-    for tenant in 0..TENANTS {
-        if tenant > 0 {
-            link_tree(&first, &dir.join(tenant_name(tenant)))?;
-        }
-    }
-    for tenant in 0..TENANTS {
-        runtime.block_on(uploader.publisher().publish(&request(tenant)?, &records))?;
-    }
-    Ok(())
+    (0..TENANTS).try_for_each(|tenant| client.publish(&tenant_name(tenant), &records))
 }
 
 /// Copies a directory by hard links.

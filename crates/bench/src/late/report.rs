@@ -10,7 +10,7 @@ impl Measured {
     pub(super) fn summary(&self) -> String {
         format!(
             "{}: {} samples per server CPU second, {:.0} ms for all queries before, {:.0} ms after",
-            self.kind.name(),
+            self.plan.kind.name(),
             grouped(self.per_cpu_second(), 0),
             self.before.ms.iter().sum::<f64>(),
             self.after.ms.iter().sum::<f64>(),
@@ -18,7 +18,7 @@ impl Measured {
     }
 
     fn per_cpu_second(&self) -> f64 {
-        self.sample_count as f64 / self.cpu_seconds
+        self.plan.sample_count() as f64 / self.cpu_seconds
     }
 }
 
@@ -27,8 +27,9 @@ pub(super) fn add(options: &Options, measured: &[Measured], run: &mut Run) {
     for kind in run.kinds() {
         run.table(table(kind, measured));
     }
-    let of =
-        |percent: u64| measured.iter().find(|one| one.kind == Kind::Chronolith && one.percent == percent);
+    let of = |percent: u64| {
+        measured.iter().find(|one| one.plan.kind == Kind::Chronolith && one.plan.percent == percent)
+    };
     let ratio = |late: u64, figure: fn(&Measured) -> f64| match (of(late), of(0)) {
         (Some(late), Some(none)) => figure(late) / figure(none),
         _ => f64::NAN,
@@ -39,7 +40,7 @@ pub(super) fn add(options: &Options, measured: &[Measured], run: &mut Run) {
         let what = format!("{percent} % late: query time in blocks / that without late samples");
         run.at_most(what, ratio(percent, |one| one.after.ms.iter().sum()), 1.1);
     }
-    let samples = grouped(measured.first().map_or(0.0, |one| one.sample_count as f64), 0);
+    let samples = grouped(measured.first().map_or(0.0, |one| one.plan.sample_count() as f64), 0);
     run.note(format!("{samples} samples of the mix, one per minute, {} per request", options.batch));
     run.note(
         "an out-of-order sample comes with equal chance in any step between its own and the last, up to a day later",
@@ -55,14 +56,14 @@ pub(super) fn add(options: &Options, measured: &[Measured], run: &mut Run) {
 }
 
 fn table(kind: Kind, measured: &[Measured]) -> Table {
-    let of_kind: Vec<&Measured> = measured.iter().filter(|one| one.kind == kind).collect();
-    let columns = of_kind.iter().map(|one| format!("{} % late", one.percent));
+    let of_kind: Vec<&Measured> = measured.iter().filter(|one| one.plan.kind == kind).collect();
+    let columns = of_kind.iter().map(|one| format!("{} % late", one.plan.percent));
     let mut table = Table::new(kind.name(), columns);
     let mut row = |label: String, decimals: usize, figure: &dyn Fn(&Measured) -> f64| {
         table.row(label, decimals, of_kind.iter().map(|one| figure(one)));
     };
-    row("late samples".to_owned(), 0, &|one| one.late_count as f64);
-    row("samples/s".to_owned(), 0, &|one| one.sample_count as f64 / one.wall_seconds);
+    row("late samples".to_owned(), 0, &|one| one.plan.late_count as f64);
+    row("samples/s".to_owned(), 0, &|one| one.plan.sample_count() as f64 / one.wall_seconds);
     row("samples per server CPU second".to_owned(), 0, &Measured::per_cpu_second);
     row("server CPU, s".to_owned(), 2, &|one| one.cpu_seconds);
     for idx in 0..QUERIES.len() {

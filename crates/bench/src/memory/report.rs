@@ -37,9 +37,9 @@ impl Measured {
             self.settled.now_bytes as f64 / MIB,
             self.settled.peak_bytes as f64 / MIB,
             self.empty_bytes as f64 / MIB,
-            self.series_ever as f64,
-            self.sample_count as f64,
-            self.steps_sent as f64,
+            self.loaded.series_ever as f64,
+            self.loaded.sample_count as f64,
+            self.loaded.steps_sent as f64,
         ]
     }
 
