@@ -88,9 +88,9 @@ const FIGURES: [Figure<Measured>; 7] = [
     ("answer, s", 2, |m| m.spent.wall_seconds),
     ("CPU, s", 2, |m| m.spent.cpu.total()),
     ("writes of the neighbour", 0, |m| m.writes_ms.len() as f64),
-    ("p99, ms", 1, |m| at(&m.writes_ms, 0.99)),
+    ("p99 of writes, ms", 1, |m| at(&m.writes_ms, 0.99)),
     ("queries of the neighbour", 0, |m| m.queries_ms.len() as f64),
-    ("p99, ms", 1, |m| at(&m.queries_ms, 0.99)),
+    ("p99 of queries, ms", 1, |m| at(&m.queries_ms, 0.99)),
 ];
 
 impl Measured {
