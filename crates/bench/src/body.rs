@@ -60,6 +60,13 @@ impl Body {
         compress(&message, &samples)
     }
 
+    /// A request of one series with one sample.
+    pub(crate) fn of_sample(labels: &[(&str, String)], time_ms: i64, value: f64) -> Body {
+        let mut body = Body::new(std::iter::once(labels));
+        body.set(time_ms, std::iter::once(value));
+        body
+    }
+
     /// Bytes on the wire.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -11,7 +11,6 @@ use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
 use crate::driver::{Benchmark, Run};
-use crate::fleet::WRITE_PATH;
 use crate::http::WriteConnection;
 use crate::proc::Memory;
 use crate::report::Table;
@@ -125,7 +124,7 @@ fn measure(server: &mut Server, shape: Tenants, options: &Options) -> Result<Mea
 
 /// Sends [`STEPS`] samples of each series, tenant by tenant.
 fn send(server: &Server, shape: Tenants, batch_len: usize) -> Result<()> {
-    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
+    let mut connection = WriteConnection::open(server.port)?;
     let start_ms = (SystemClock::new().now_ms() - AGE_MS) / STEP_MS * STEP_MS;
     for tenant in 0..shape.tenant_count {
         connection.set_tenant(&format!("tenant-{tenant}"));

@@ -227,3 +227,73 @@ impl<M> Measurements<M> {
         self.0.iter().filter(|(found, _)| *found == kind).map(|(_, one)| figure(one)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Measures three rounds, then fails in a way of its own.
+    struct Sample {
+        is_ended: bool,
+    }
+
+    impl Benchmark for Sample {
+        fn variant(&self) -> Option<&str> {
+            Some("small")
+        }
+
+        fn measure(&self, run: &mut Run) -> Result<()> {
+            let mut table = Table::new("times", ["a", "b"]);
+            table.rounds("ms", 1, vec![vec![3.0, 1.0, 2.0], Vec::new()]);
+            run.table(table);
+            run.at_most("ms", 2.0, 1.0);
+            run.keep("second part", Err::<(), _>(anyhow::anyhow!("refused")));
+            if self.is_ended { bail!("no third part") } else { Ok(()) }
+        }
+    }
+
+    fn run_in(dir: &Path, is_ended: bool) -> String {
+        let directories = Directories { out: dir.join("out"), data: dir.to_owned() };
+        run("sample", &Sample { is_ended }, &directories).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_failed_part_fails_the_benchmark_and_the_others_are_reported() {
+        for (is_ended, want) in [(false, "not measured: second part"), (true, "no third part")] {
+            let dir = tempfile::tempdir().unwrap();
+            assert_eq!(run_in(dir.path(), is_ended), want);
+            let name = format!("sample-small-{}", crate::machine::date());
+            let markdown = std::fs::read_to_string(dir.path().join(format!("out/{name}.md"))).unwrap();
+            assert!(
+                markdown.contains("\n| ms | 2.0 | - |\n") && markdown.contains("**missed**"),
+                "{markdown}"
+            );
+            let text = std::fs::read_to_string(dir.path().join(format!("out/{name}.json"))).unwrap();
+            let report: Value = serde_json::from_str(&text).unwrap();
+            let row = json!({"label": "ms", "values": [2.0, null], "rounds": [[3.0, 1.0, 2.0], []]});
+            assert_eq!(report["tables"][0]["rows"][0], row);
+        }
+    }
+
+    #[test]
+    fn a_directory_is_empty_before_and_gone_after_also_after_a_failure() {
+        let parent = tempfile::tempdir().unwrap();
+        let directories = Directories { out: parent.path().join("out"), data: parent.path().to_owned() };
+        let mut run = Run::new("sample", &Sample { is_ended: false }, &directories).unwrap();
+        let named = parent.path().join("named");
+        std::fs::create_dir(&named).unwrap();
+        std::fs::write(named.join("left"), "by an interrupted run").unwrap();
+        for dir in [None, Some(named.as_path())] {
+            let done = run.with_directory(dir, |_, dir| -> Result<()> {
+                assert_eq!(std::fs::read_dir(dir)?.count(), 0);
+                std::fs::write(dir.join("file"), "")?;
+                bail!("stopped")
+            });
+            assert_eq!(done.unwrap_err().to_string(), "stopped");
+        }
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+}

@@ -233,7 +233,7 @@ impl Fleet {
         let part_count = self.parts.len();
         let started = Instant::now();
         in_parallel(&mut self.parts, |part_idx, part| {
-            let mut connection = WriteConnection::open(port, WRITE_PATH)?;
+            let mut connection = WriteConnection::open(port)?;
             part.iter_mut().enumerate().try_for_each(|(idx, batch)| {
                 // A factor that is prime to the usual lengths of chunks: few requests have all lengths, too.
                 let count = 1 + (idx * part_count + part_idx) * 37 % fills;
@@ -301,9 +301,6 @@ impl Fleet {
     }
 }
 
-/// Path of remote write in all servers.
-pub(crate) const WRITE_PATH: &str = "/api/v1/write";
-
 fn fill_batch(
     batch: &mut Batch,
     connection: &mut WriteConnection,
@@ -338,7 +335,7 @@ fn send_part(
     own_idx: usize,
     latencies_ms: &mut Vec<f64>,
 ) -> Result<()> {
-    let mut connection = WriteConnection::open(port, WRITE_PATH)?;
+    let mut connection = WriteConnection::open(port)?;
     for step in steps {
         watch.progress.begin(own_idx, step);
         for (idx, batch) in part.iter_mut().enumerate() {

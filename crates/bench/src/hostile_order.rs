@@ -15,7 +15,6 @@ use chronolith_base::{Clock, Rng, SystemClock};
 
 use crate::body::Body;
 use crate::driver::{Benchmark, Run};
-use crate::fleet::WRITE_PATH;
 use crate::http::{QueryConnection, WriteConnection, query_path};
 use crate::latency::{at, repeat};
 use crate::proc::{Spent, Stopwatch};
@@ -156,14 +155,14 @@ impl Order {
 
 /// Sends the request: time until the answer, and the CPU time of the server meanwhile.
 fn send(server: &Server, tenant: &str, body: &Body) -> Result<Spent> {
-    let mut connection = WriteConnection::open_as(server.port, WRITE_PATH, tenant)?;
+    let mut connection = WriteConnection::open_as(server.port, tenant)?;
     let stopwatch = Stopwatch::start(server.pid())?;
     connection.post(body.bytes())?;
     stopwatch.spent()
 }
 
 fn writer(port: u16) -> Result<impl FnMut() -> Result<()>> {
-    let mut connection = WriteConnection::open_as(port, WRITE_PATH, NEIGHBOUR)?;
+    let mut connection = WriteConnection::open_as(port, NEIGHBOUR)?;
     let mut series = SeriesBody::new(0..NEIGHBOUR_SERIES);
     Ok(move || connection.post(series.step(SystemClock::new().now_ms())))
 }

@@ -17,6 +17,8 @@ use serde_json::Value;
 /// Longer than the two minutes after which servers give a query up, so that it is they who say so.
 const IO_WAIT: Duration = Duration::from_secs(150);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Path of remote write in all servers.
+const WRITE_PATH: &str = "/api/v1/write";
 /// Buffer of a connection for queries.
 const READ_BYTES: usize = 64 << 10;
 
@@ -27,19 +29,18 @@ pub(crate) struct WriteConnection {
 }
 
 impl WriteConnection {
-    /// Connects to `port` of this machine; bodies go to `path`.
-    pub(crate) fn open(port: u16, path: &str) -> Result<WriteConnection> {
-        WriteConnection::open_as(port, path, "anonymous")
+    /// Connects to `port` of this machine for remote write.
+    pub(crate) fn open(port: u16) -> Result<WriteConnection> {
+        WriteConnection::open_as(port, "anonymous")
     }
 
     /// The same for a tenant.
-    pub(crate) fn open_as(port: u16, path: &str, tenant: &str) -> Result<WriteConnection> {
-        let stream = connect(port)?;
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/x-protobuf\r\n\
-             Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\nX-Scope-OrgID: {tenant}\r\n"
+    pub(crate) fn open_as(port: u16, tenant: &str) -> Result<WriteConnection> {
+        let headers = format!(
+            "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
+             X-Prometheus-Remote-Write-Version: 0.1.0\r\nX-Scope-OrgID: {tenant}\r\n"
         );
-        Ok(WriteConnection { stream: BufReader::new(stream), head })
+        WriteConnection::open_with(port, WRITE_PATH, &headers)
     }
 
     /// Connects to `port`; bodies go to `path` with `headers`, each of which ends with a line break.

@@ -12,7 +12,6 @@ use chronolith_ingest::remote_write::encode::RequestEncoder;
 use serde_json::Value;
 
 use crate::driver::{Benchmark, Run};
-use crate::fleet::WRITE_PATH;
 use crate::http::{self, Accept, QueryConnection, WriteConnection};
 use crate::latency::{at, median, timed};
 use crate::options::Servers;
@@ -181,7 +180,7 @@ impl Options {
 
     /// Sends all series, target by target within a metric.
     fn fill(&self, server: &Server, series_count: usize, now_ms: i64) -> Result<()> {
-        let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
+        let mut connection = WriteConnection::open(server.port)?;
         let per_request = (SAMPLES_PER_REQUEST / self.samples).max(1);
         let first_ms = now_ms - self.samples as i64 * STEP_MS;
         let samples: Vec<(i64, f64)> =

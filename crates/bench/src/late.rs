@@ -16,7 +16,6 @@ use chronolith_base::{Clock, SystemClock};
 
 use crate::body::Body;
 use crate::driver::{Benchmark, Run};
-use crate::fleet::WRITE_PATH;
 use crate::http::{self, WriteConnection};
 use crate::latency::{median, timed};
 use crate::options::Servers;
@@ -184,7 +183,7 @@ fn send(server: &Server, bodies: &[Vec<Body>]) -> Result<Spent> {
 }
 
 fn send_part(port: u16, part: &[Body], begin: impl Fn(usize)) -> Result<()> {
-    let mut connection = WriteConnection::open(port, WRITE_PATH)?;
+    let mut connection = WriteConnection::open(port)?;
     part.iter().enumerate().try_for_each(|(idx, body)| {
         begin(idx);
         connection.post(body.bytes())
@@ -201,11 +200,10 @@ fn query_all(server: &mut Server, plan: &Plan) -> Result<(Queried, Queried)> {
     )?;
     ensure!(found == plan.sample_count() as f64, "{found} of {} samples are there", plan.sample_count());
     let before = query(server, plan)?;
-    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
+    let mut connection = WriteConnection::open(server.port)?;
     // Blocks in front of the newest samples are made and merged only once there are newer ones.
     for time_ms in [plan.end_ms() + STEP_MS, SystemClock::new().now_ms()] {
-        let mut body = Body::new([[("__name__", "behind_the_load".to_owned())]].into_iter());
-        body.set(time_ms, std::iter::once(0.0));
+        let body = Body::of_sample(&[("__name__", "behind_the_load".to_owned())], time_ms, 0.0);
         connection.post(body.bytes())?;
     }
     drop(connection);

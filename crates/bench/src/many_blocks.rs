@@ -14,7 +14,6 @@ use chronolith_base::{Clock, SystemClock};
 
 use crate::body::Body;
 use crate::driver::{Benchmark, Run};
-use crate::fleet::WRITE_PATH;
 use crate::http::{self, WriteConnection};
 use crate::proc::{self, CpuSeconds, Memory};
 use crate::report::{Figure, Table};
@@ -170,13 +169,10 @@ fn query_old_blocks(server: &Server, shape: Shape) -> Result<usize> {
 
 /// Writes a sample of the window before the current one, which is due at once.
 fn write_old_window(server: &Server, shape: Shape) -> Result<()> {
-    let labels = vec![("__name__", "fresh".to_owned()), ("job", "bench".to_owned())];
-    let mut body = Body::new(std::iter::once(labels));
-    body.set(shape.now_ms - 3 * HOUR_MS, std::iter::once(1.0));
+    let labels = [("__name__", "fresh".to_owned()), ("job", "bench".to_owned())];
+    let body = Body::of_sample(&labels, shape.now_ms - 3 * HOUR_MS, 1.0);
     let tenant = if shape.tenants > 0 { fill::tenant(0) } else { fill::ONE.to_owned() };
-    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
-    connection.set_tenant(&tenant);
-    connection.post(body.bytes())
+    WriteConnection::open_as(server.port, &tenant)?.post(body.bytes())
 }
 
 fn wait_for_more(server: &mut Server, metric: &str, before: f64) -> Result<()> {

@@ -18,7 +18,6 @@ use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock, thread};
 
 use crate::driver::{Benchmark, Run};
-use crate::fleet::WRITE_PATH;
 use crate::http::{QueryConnection, WriteConnection, query_path, range_path};
 use crate::latency::{at, largest};
 use crate::proc::RunQueue;
@@ -101,6 +100,15 @@ enum ClientPriority {
     Low,
 }
 
+impl ClientPriority {
+    /// Sets the priority of this thread.
+    fn take(self) {
+        if self == ClientPriority::Low {
+            thread::lower_priority_of_long_work(0);
+        }
+    }
+}
+
 impl Benchmark for Options {
     fn servers(&self) -> Result<Vec<Kind>> {
         Ok(vec![Kind::Chronolith])
@@ -171,7 +179,7 @@ fn next_to_continuous_queries(server: &Server, start_ms: i64, options: &Options)
 
 /// Sends samples of the last hour, one request per [`LOAD_SERIES`] series and step.
 fn send_history(server: &Server, tenant: &str, series_count: usize, start_ms: i64) -> Result<()> {
-    let mut connection = WriteConnection::open_as(server.port, WRITE_PATH, tenant)?;
+    let mut connection = WriteConnection::open_as(server.port, tenant)?;
     for first in (0..series_count).step_by(LOAD_SERIES) {
         let count = LOAD_SERIES.min(series_count - first);
         let mut series = SeriesBody::new(first..first + count);
@@ -282,7 +290,7 @@ fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Latencies, u64)>
 }
 
 fn writer(port: u16, end: Instant) -> Result<(Latencies, u64)> {
-    let mut connection = WriteConnection::open_as(port, WRITE_PATH, SMALL)?;
+    let mut connection = WriteConnection::open_as(port, SMALL)?;
     let mut series = SeriesBody::new(0..SMALL_SERIES);
     let queue = RunQueue::of_this_thread()?;
     let mut latencies = Latencies::default();
@@ -341,16 +349,11 @@ impl Greedy {
         stop: &'scope AtomicBool,
     ) {
         let port = server.port;
-        let low = options.client_priority == ClientPriority::Low;
-        let give_way = move || {
-            if low {
-                thread::lower_priority_of_long_work(0);
-            }
-        };
+        let priority = options.client_priority;
         let hour = (start_ms, start_ms + HISTORY_STEPS as i64 * STEP_MS, 15);
         for _ in 0..options.readers {
             scope.spawn(move || {
-                give_way();
+                priority.take();
                 // A client that fails starts again, and all fail when the server is ended.
                 while !stop.load(Ordering::Relaxed) {
                     drop(self.read(port, hour, stop));
@@ -360,7 +363,7 @@ impl Greedy {
         for idx in 0..options.writers {
             let series = idx * options.write_series..(idx + 1) * options.write_series;
             scope.spawn(move || {
-                give_way();
+                priority.take();
                 let mut series = SeriesBody::new(series.clone());
                 while !stop.load(Ordering::Relaxed) {
                     drop(self.write(port, &mut series, stop));
@@ -379,14 +382,12 @@ impl Greedy {
     ) {
         let port = server.port;
         let count = options.write_series;
-        let low = options.client_priority == ClientPriority::Low;
+        let priority = options.client_priority;
         let next = &self.next_series;
         let series_max = options.new_series;
         for _ in 0..NEW_SERIES_WRITERS {
             scope.spawn(move || {
-                if low {
-                    thread::lower_priority_of_long_work(0);
-                }
+                priority.take();
                 while !stop.load(Ordering::Relaxed) {
                     let first = next.fetch_add(count as u64, Ordering::Relaxed) as usize;
                     if first >= series_max {
@@ -399,7 +400,7 @@ impl Greedy {
     }
 
     fn write_new(&self, port: u16, series: std::ops::Range<usize>) -> Result<()> {
-        let mut connection = WriteConnection::open_as(port, WRITE_PATH, LOUD)?;
+        let mut connection = WriteConnection::open_as(port, LOUD)?;
         self.write_once(&mut connection, &mut SeriesBody::new(series))
     }
 
@@ -427,7 +428,7 @@ impl Greedy {
     }
 
     fn write(&self, port: u16, series: &mut SeriesBody, stop: &AtomicBool) -> Result<()> {
-        let mut connection = WriteConnection::open_as(port, WRITE_PATH, WRITERS)?;
+        let mut connection = WriteConnection::open_as(port, WRITERS)?;
         while !stop.load(Ordering::Relaxed) {
             self.write_once(&mut connection, series)?;
         }

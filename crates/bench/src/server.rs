@@ -381,3 +381,23 @@ pub(crate) fn die_with_parent(program: &Path, args: &[String]) -> Command {
     command.args(args);
     command
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Setup};
+
+    #[test]
+    fn flags_reach_only_the_program_that_they_are_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let setup = Setup::new(1).own_flags(["--own"]).flags(Kind::VictoriaMetrics, ["-theirs"]);
+        for (kind, own, theirs) in [
+            (Kind::Chronolith, true, false),
+            (Kind::VictoriaMetrics, false, true),
+            (Kind::Prometheus, false, false),
+        ] {
+            let args = kind.args(dir.path(), 1, &setup).unwrap();
+            let has = |flag: &str| args.iter().any(|arg| arg == flag);
+            assert_eq!((has("--own"), has("-theirs")), (own, theirs), "{args:?}");
+        }
+    }
+}

@@ -7,7 +7,6 @@ use chronolith_base::{Clock, SystemClock};
 use super::Extent;
 use crate::body::Body;
 use crate::families::{self, ClockKind, Family};
-use crate::fleet::WRITE_PATH;
 use crate::http::WriteConnection;
 use crate::server::Server;
 use crate::traffic::{self, STEP_MS};
@@ -41,7 +40,7 @@ impl Load {
 
     /// Sends everything, then one sample after it and one of this moment.
     pub(super) fn send(&self, server: &Server) -> Result<()> {
-        let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
+        let mut connection = WriteConnection::open(server.port)?;
         for first_step in (0..self.extent.step_count).step_by(REQUEST_STEPS) {
             let time_of = |step: usize| self.extent.start_ms + step as i64 * STEP_MS;
             let from_ms = time_of(first_step);
@@ -51,8 +50,7 @@ impl Load {
             }
         }
         for time_ms in [self.end_ms() + AFTER_MS, SystemClock::new().now_ms()] {
-            let mut body = Body::new([[("__name__", "behind_the_load".to_owned())]].into_iter());
-            body.set(time_ms, std::iter::once(0.0));
+            let body = Body::of_sample(&[("__name__", "behind_the_load".to_owned())], time_ms, 0.0);
             connection.post(body.bytes())?;
         }
         Ok(())

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
 
 use super::corpus::Corpus;
-use crate::fleet::WRITE_PATH;
 use crate::http::{self, WriteConnection};
 use crate::server::Server;
 
@@ -22,7 +21,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// Sends all samples; gives the seconds it took.
 pub(super) fn send(corpus: &Corpus, server: &Server) -> Result<f64> {
     let started = Instant::now();
-    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
+    let mut connection = WriteConnection::open(server.port)?;
     let per_request = SAMPLES_PER_REQUEST / STEPS_PER_ROUND;
     let series_count = corpus.series_count();
     let mut told = started;
@@ -59,7 +58,7 @@ fn push(corpus: &Corpus, series: usize, steps: std::ops::Range<usize>, encoder: 
 
 /// Sends further series with one sample each.
 pub(super) fn send_idle(count: usize, time_ms: i64, server: &Server) -> Result<()> {
-    let mut connection = WriteConnection::open(server.port, WRITE_PATH)?;
+    let mut connection = WriteConnection::open(server.port)?;
     for first in (0..count).step_by(SAMPLES_PER_REQUEST) {
         let mut encoder = RequestEncoder::new();
         for idx in first..count.min(first + SAMPLES_PER_REQUEST) {
