@@ -16,13 +16,16 @@ use crate::server::{Kind, Server, Setup};
 
 /// Options of every benchmark.
 #[derive(clap::Args)]
-pub(crate) struct Directories {
+pub(crate) struct CommonOptions {
     /// Directory of the report.
     #[arg(long, global = true, default_value = "bench/results")]
     out: PathBuf,
     /// Parent of the data directories. Its disk affects the results.
     #[arg(long, global = true, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
+    /// Prints the names of the servers that the benchmark would start, for `cargo xtask bench`.
+    #[arg(long, global = true, hide = true)]
+    list_servers: bool,
 }
 
 /// A benchmark, which holds its options.
@@ -42,11 +45,15 @@ pub(crate) trait Benchmark {
 }
 
 /// Runs the benchmark of the command `name` and writes its report.
-pub(crate) fn run(name: &str, benchmark: &dyn Benchmark, directories: &Directories) -> Result<()> {
-    let mut run = Run::new(name, benchmark, directories)?;
+pub(crate) fn run(name: &str, benchmark: &dyn Benchmark, common: &CommonOptions) -> Result<()> {
+    if common.list_servers {
+        benchmark.servers()?.iter().for_each(|kind| println!("{}", kind.name()));
+        return Ok(());
+    }
+    let mut run = Run::new(name, benchmark, common)?;
     let measured = benchmark.measure(&mut run);
     if run.report.has_figures() {
-        run.report.write(&directories.out)?;
+        run.report.write(&common.out)?;
     }
     measured?;
     ensure!(run.failed.is_empty(), "not measured: {}", run.failed.join("; "));
@@ -64,25 +71,21 @@ pub(crate) fn clear(dir: &Path) -> Result<()> {
 /// One run of a benchmark.
 pub(crate) struct Run<'a> {
     report: Report,
-    directories: &'a Directories,
+    common: &'a CommonOptions,
     /// Titles of the measurements that failed.
     failed: Vec<String>,
 }
 
 impl<'a> Run<'a> {
     /// Looks for the servers of `benchmark` and prints their versions.
-    pub(crate) fn new(
-        name: &str,
-        benchmark: &dyn Benchmark,
-        directories: &'a Directories,
-    ) -> Result<Run<'a>> {
+    pub(crate) fn new(name: &str, benchmark: &dyn Benchmark, common: &'a CommonOptions) -> Result<Run<'a>> {
         let kinds = benchmark.servers()?;
         for kind in &kinds {
             println!("{}: {}", kind.name(), kind.version()?);
         }
         let name = benchmark.variant().map_or(name.to_owned(), |variant| format!("{name}-{variant}"));
         let report = Report { name, kinds, ..Report::default() };
-        Ok(Run { report, directories, failed: Vec::new() })
+        Ok(Run { report, common, failed: Vec::new() })
     }
 
     /// Servers to measure, in the order of the report.
@@ -92,12 +95,12 @@ impl<'a> Run<'a> {
 
     /// Directory of the report.
     pub(crate) fn out(&self) -> &Path {
-        &self.directories.out
+        &self.common.out
     }
 
     /// Parent of the data directories.
     pub(crate) fn data(&self) -> &Path {
-        &self.directories.data
+        &self.common.data
     }
 
     /// Starts a server over an empty directory and waits until it is ready.
@@ -256,8 +259,8 @@ mod tests {
     }
 
     fn run_in(dir: &Path, is_ended: bool) -> String {
-        let directories = Directories { out: dir.join("out"), data: dir.to_owned() };
-        run("sample", &Sample { is_ended }, &directories).unwrap_err().to_string()
+        let common = CommonOptions { out: dir.join("out"), data: dir.to_owned(), list_servers: false };
+        run("sample", &Sample { is_ended }, &common).unwrap_err().to_string()
     }
 
     #[test]
@@ -281,8 +284,12 @@ mod tests {
     #[test]
     fn a_directory_is_empty_before_and_gone_after_also_after_a_failure() {
         let parent = tempfile::tempdir().unwrap();
-        let directories = Directories { out: parent.path().join("out"), data: parent.path().to_owned() };
-        let mut run = Run::new("sample", &Sample { is_ended: false }, &directories).unwrap();
+        let common = CommonOptions {
+            out: parent.path().join("out"),
+            data: parent.path().to_owned(),
+            list_servers: false,
+        };
+        let mut run = Run::new("sample", &Sample { is_ended: false }, &common).unwrap();
         let named = parent.path().join("named");
         std::fs::create_dir(&named).unwrap();
         std::fs::write(named.join("left"), "by an interrupted run").unwrap();

@@ -55,7 +55,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use driver::{Benchmark, Directories};
+use driver::{Benchmark, CommonOptions};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", about = "Benchmarks against other servers on this machine")]
@@ -63,7 +63,7 @@ struct Args {
     #[command(subcommand)]
     name: Name,
     #[command(flatten)]
-    directories: Directories,
+    common: CommonOptions,
 }
 
 #[derive(Subcommand)]
@@ -162,8 +162,8 @@ impl Name {
 fn main() -> ExitCode {
     let matches = Args::command().get_matches();
     let command = matches.subcommand_name().unwrap_or_default();
-    let Args { name, directories } = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    match driver::run(command, name.benchmark(), &directories) {
+    let Args { name, common } = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match driver::run(command, name.benchmark(), &common) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -65,6 +65,7 @@ mod tests {
             "bench queries --only chronolith --head",
             "bench line-protocol --only influx-inmem,influx-tsi1",
             "bench carbon --only carbon --rows untagged",
+            "bench restart --list-servers --only chronolith",
         ] {
             assert!(Args::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }

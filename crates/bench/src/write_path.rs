@@ -242,22 +242,22 @@ mod tests {
     use clap::Parser;
 
     use super::{Measured, Options};
-    use crate::driver::{Directories, Run};
+    use crate::driver::{CommonOptions, Run};
 
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
-        directories: Directories,
+        common: CommonOptions,
     }
 
     fn measure(flags: &[&str]) -> Vec<Measured> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let line = ["bench", "--data", path, "--out", path].into_iter().chain(flags.iter().copied());
-        let Line { options, directories } = Line::try_parse_from(line).unwrap();
-        options.measure_all(&mut Run::new("write-path", &options, &directories).unwrap()).unwrap()
+        let Line { options, common } = Line::try_parse_from(line).unwrap();
+        options.measure_all(&mut Run::new("write-path", &options, &common).unwrap()).unwrap()
     }
 
     #[test]

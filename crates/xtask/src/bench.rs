@@ -8,16 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::peers::{self, PEERS_ENV};
 
-/// Benchmarks that compare with other servers, unless `--only chronolith`.
-const WITH_PEERS: [&str; 7] = [
-    "remote-write",
-    "line-protocol",
-    "queries",
-    "graph-answers",
-    "label-endpoints",
-    "restart",
-    "load-wal-large",
-];
+/// Servers that `cargo xtask peers` builds, by their names in `--only`.
+const PEERS: [&str; 2] = ["prometheus", "victoria-metrics"];
 
 /// Runs one benchmark; `flags` starts with its name.
 pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
@@ -36,7 +28,7 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     let binary = crate::process::target_dir(root)?.join("release/chronolith-bench");
     let mut bench = Command::new(&binary);
     bench.args(flags).current_dir(root);
-    if WITH_PEERS.contains(&flags[0]) && !flags.contains(&"--help") {
+    if needs_peers(&binary, flags)? {
         match peers::build(root) {
             Ok(dir) => {
                 bench.env(PEERS_ENV, dir);
@@ -47,4 +39,14 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     let ran = bench.status();
     let ran = ran.with_context(|| format!("cannot start {}", binary.display()))?;
     Ok(ran.success())
+}
+
+/// Returns true if the benchmark starts a peer with these flags.
+fn needs_peers(binary: &Path, flags: &[&str]) -> Result<bool> {
+    let mut bench = Command::new(binary);
+    bench.args(&flags[..1]).arg("--list-servers").args(&flags[1..]);
+    let listed = bench.output().with_context(|| format!("cannot start {}", binary.display()))?;
+    // Flags that the benchmark refuses are reported when it runs.
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    Ok(listed.status.success() && names.lines().any(|name| PEERS.contains(&name)))
 }
