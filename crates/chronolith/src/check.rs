@@ -1,5 +1,8 @@
-//! `chronolith check`: verifies a data directory without changing it. Invariant: exit code 1 if anything is
-//! damaged, each damage with file and offset. Not here: the checks (`tsdb`).
+//! `chronolith check`: verifies a data directory, or web configuration files, without changing anything.
+//! Invariant: exit code 1 if anything is damaged, each damage with file and offset. Not here: the checks
+//! (`tsdb`, `server`).
+
+mod web_config;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,13 +10,25 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_tsdb::check::{CheckReport, check_dir};
-use clap::ArgMatches;
+use clap::{Arg, ArgMatches, Command};
 
 use crate::args::value;
 use crate::query::print;
 use crate::{foreign_dir, locked_dir};
 
+pub(crate) fn command() -> Command {
+    Command::new("check")
+        .about("Verify every checksum of a data directory; exit code 1 if something is damaged")
+        .arg(Arg::new("dir").required(true).value_name("DIR").help("Data directory of a stopped server"))
+        .subcommand(web_config::command())
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+}
+
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    if let Some(("web-config", matches)) = matches.subcommand() {
+        return Ok(web_config::run(matches, &Env::real()));
+    }
     let dir = Path::new(value(matches, "dir").unwrap_or_default());
     let env = Env::real();
     env.disk.list(dir).with_context(|| format!("reading {}", dir.display()))?;

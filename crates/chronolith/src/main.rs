@@ -81,7 +81,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(settings::add_flags(serve_command()))
-        .subcommand(check_command())
+        .subcommand(check::command())
         .subcommand(query_command())
         .subcommand(import::command())
         .subcommand(export::command())
@@ -100,12 +100,6 @@ fn serve_command() -> Command {
         "A setting is a flag, an environment variable or a key of the YAML file of --config, in this order.\n\
          Some limits that are rarely changed are not listed here: docs/reference/settings.md has all.",
     )
-}
-
-fn check_command() -> Command {
-    Command::new("check")
-        .about("Verify every checksum of a data directory; exit code 1 if something is damaged")
-        .arg(Arg::new("dir").required(true).value_name("DIR").help("Data directory of a stopped server"))
 }
 
 fn query_command() -> Command {

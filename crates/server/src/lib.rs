@@ -19,6 +19,7 @@ mod process;
 pub mod serve;
 mod version;
 mod web;
+mod web_config;
 
 pub use chronolith_service::access::directory::{hash_of_token, new_token};
 pub use chronolith_service::options::{
@@ -28,3 +29,4 @@ pub use chronolith_service::options::{
 pub use options::{AllowedHosts, CorsOrigin, Reload, Reloaded, ServerOptions, ShownSetting};
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};
+pub use web_config::check_web_config;
