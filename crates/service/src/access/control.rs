@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::directory::Directory;
 use super::file;
-use super::passwords::{Busy, Passwords};
+use super::passwords::{BcryptHash, Busy, Passwords};
 use super::principal::Principal;
 use crate::counter::Counter;
 
@@ -29,11 +29,20 @@ pub struct AccessControl {
     options: AccessOptions,
     multitenancy: bool,
     directory: RwLock<Arc<Directory>>,
+    sources: Mutex<Sources>,
+    has_web_users: AtomicBool,
     passwords: Passwords,
     /// Text of the file at the last reading, good or bad, or the reason why there was none.
     read_text: Mutex<Option<Result<Vec<u8>, String>>>,
     /// Counters and state for metrics.
     pub metrics: AccessMetrics,
+}
+
+/// Principals by the file that has them.
+#[derive(Default)]
+struct Sources {
+    access_file: Directory,
+    web_users: Vec<(String, BcryptHash)>,
 }
 
 /// Counters of logins and the state of the access file.
@@ -80,6 +89,8 @@ impl AccessControl {
             options,
             multitenancy,
             directory: RwLock::default(),
+            sources: Mutex::default(),
+            has_web_users: AtomicBool::new(false),
             passwords: Passwords::new(rng),
             read_text: Mutex::default(),
             metrics: AccessMetrics::default(),
@@ -89,7 +100,34 @@ impl AccessControl {
     /// Returns true if senders have to log in.
     #[must_use]
     pub fn is_on(&self) -> bool {
+        self.has_file() || self.has_web_users.load(Ordering::Acquire)
+    }
+
+    /// Returns true if there is an access file.
+    #[must_use]
+    pub fn has_file(&self) -> bool {
         self.options.file.is_some()
+    }
+
+    /// Replaces the users of the web configuration file: each may do everything for every tenant, except for
+    /// a name that the access file has as well, whose entry counts.
+    pub fn set_web_users(&self, users: &[(String, BcryptHash)]) {
+        let mut sources = self.sources.lock();
+        sources.web_users = users.to_vec();
+        self.use_sources(&sources);
+        if !users.is_empty() {
+            // Never back: a file that loses its users must not open a running server.
+            self.has_web_users.store(true, Ordering::Release);
+        }
+    }
+
+    fn use_sources(&self, sources: &Sources) {
+        let mut directory = sources.access_file.clone();
+        for (name, hash) in &sources.web_users {
+            directory.add_unrestricted(name, hash.clone());
+        }
+        self.passwords.set_users(directory.password_hashes());
+        *self.directory.write() = Arc::new(directory);
     }
 
     /// Principals in use.
@@ -121,8 +159,9 @@ impl AccessControl {
             file::parse(&text, self.multitenancy)
         });
         let directory = parsed.map_err(failed)?;
-        self.passwords.set_users(directory.password_hashes());
-        *self.directory.write() = Arc::new(directory);
+        let mut sources = self.sources.lock();
+        sources.access_file = directory;
+        self.use_sources(&sources);
         self.metrics.read_ok.store(true, Ordering::Relaxed);
         self.metrics.read_ms.store(env.clock.now_ms(), Ordering::Relaxed);
         Ok(true)

@@ -1,7 +1,7 @@
 //! Principals by the credentials that prove them.
 //!
-//! Invariants: a token and a password are known as hashes alone; a token and a user name each belong to one
-//! principal.
+//! Invariants: a token and a password are known as hashes alone; a token, a user name and a name of a
+//! certificate each belong to one principal.
 //! Not here: the file that lists principals (`file`), headers (`server`).
 
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 
 use super::passwords::BcryptHash;
-use super::principal::Principal;
+use super::principal::{Principal, Tenants};
+use super::scope::Scopes;
 
 /// SHA-256 of a token.
 pub type TokenHash = [u8; 32];
@@ -20,6 +21,12 @@ pub type TokenHash = [u8; 32];
 #[must_use]
 pub fn hash_of_token(token: &str) -> TokenHash {
     Sha256::digest(token.as_bytes()).into()
+}
+
+/// Returns the fingerprint of a certificate in DER.
+#[must_use]
+pub fn hash_of_certificate(der: &[u8]) -> [u8; 32] {
+    Sha256::digest(der).into()
 }
 
 /// Bytes of a token's random part.
@@ -37,10 +44,12 @@ pub fn new_token() -> Result<String, String> {
 }
 
 /// All principals of a server.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct Directory {
     tokens: HashMap<TokenHash, Arc<Principal>>,
     users: HashMap<Box<str>, User>,
+    /// By alternative name.
+    certificates: HashMap<Box<str>, Arc<Principal>>,
     principal_count: usize,
 }
 
@@ -60,6 +69,8 @@ pub struct Credentials {
     pub tokens: Vec<TokenHash>,
     /// User name and hash of the password.
     pub user: Option<(String, BcryptHash)>,
+    /// Alternative names of certificates of clients.
+    pub sans: Vec<String>,
 }
 
 impl Directory {
@@ -83,8 +94,24 @@ impl Directory {
                 return Err(taken(&format!("user {name:?}"), &other.principal));
             }
         }
+        for san in credentials.sans {
+            if let Some(other) = self.certificates.insert(san.clone().into(), principal.clone()) {
+                return Err(taken(&format!("certificate name {san:?}"), &other));
+            }
+        }
         self.principal_count += 1;
         Ok(())
+    }
+
+    /// Adds a principal that may do everything for every tenant and logs in as `user`, unless a user has this
+    /// name.
+    pub(super) fn add_unrestricted(&mut self, user: &str, password_hash: BcryptHash) {
+        if self.users.contains_key(user) {
+            return;
+        }
+        let principal = Arc::new(Principal::new(user, Tenants::All, Scopes::all()));
+        self.users.insert(user.into(), User { password_hash, principal });
+        self.principal_count += 1;
     }
 
     /// Number of principals.
@@ -97,6 +124,12 @@ impl Directory {
     #[must_use]
     pub fn find_token(&self, token: &str) -> Option<&Arc<Principal>> {
         self.tokens.get(&hash_of_token(token))
+    }
+
+    /// Returns the principal of the first of these names that one has.
+    #[must_use]
+    pub fn find_certificate(&self, sans: &[String]) -> Option<&Arc<Principal>> {
+        sans.iter().find_map(|san| self.certificates.get(san.as_str()))
     }
 
     /// Hashes of the passwords of all users.

@@ -39,12 +39,19 @@ struct Entry {
     token_sha256: OneOrMany,
     user: Option<String>,
     password_bcrypt: Option<String>,
+    certificate: Option<CertificateEntry>,
     tenants: Option<OneOrMany>,
     scopes: Vec<String>,
     matchers: Option<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     expires: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CertificateEntry {
+    sans: Vec<String>,
 }
 
 /// One text, or a list of them.
@@ -181,11 +188,16 @@ fn credentials_of(entry: Entry) -> Result<Credentials, String> {
         (Some(_), None) => return Err("`user` without `password_bcrypt`".to_owned()),
         (None, Some(_)) => return Err("`password_bcrypt` without `user`".to_owned()),
     };
-    if tokens.is_empty() && user.is_none() {
-        let why = "no way to log in: `token_sha256`, or `user` with `password_bcrypt`";
+    let sans = entry.certificate.map(|certificate| certificate.sans).unwrap_or_default();
+    if sans.iter().any(String::is_empty) {
+        return Err("`certificate`: a name in `sans` is empty".to_owned());
+    }
+    if tokens.is_empty() && user.is_none() && sans.is_empty() {
+        let why =
+            "no way to log in: `token_sha256`, `user` with `password_bcrypt`, or `certificate` with `sans`";
         return Err(why.to_owned());
     }
-    Ok(Credentials { tokens, user })
+    Ok(Credentials { tokens, user, sans })
 }
 
 /// Reads 64 hexadecimal digits.

@@ -60,6 +60,13 @@ fn a_wrong_entry_is_refused_by_name_and_line() {
     check(&format!("{token}  scopes: [read]\n  tenants: a\n  role: x\n"), "role");
     let user = "  user: u\n  password_bcrypt: secret\n  scopes: [read]\n  tenants: a\n";
     check(user, "`password_bcrypt`: expected a bcrypt hash");
+    let certificate = "  certificate: {sans: [agent]}\n  scopes: [read]\n  tenants: a\n";
+    check(
+        &format!("{certificate}- name: b\n{certificate}"),
+        "certificate name \"agent\" of \"b\" is one of \"a\" as well",
+    );
+    check("  certificate: {sans: []}\n  scopes: [read]\n  tenants: a\n", "no way to log in");
+    check("  certificate: {cn: agent}\n  scopes: [read]\n  tenants: a\n", "cn");
     check("  token_sha256: abc\n  scopes: [read]\n  tenants: a\n", "64 hexadecimal digits");
     let twice =
         format!("{token}  scopes: [read]\n  tenants: a\n- name: b\n{token}  scopes: [read]\n  tenants: a\n");
@@ -71,4 +78,22 @@ fn without_multitenancy_the_only_tenant_needs_no_name() {
     let text = format!("principals:\n- name: a\n  token_sha256: {}\n  scopes: [read]\n", hash_text(TOKEN));
     let directory = parse(&text, false).expect("valid");
     assert!(directory.find_token(TOKEN).expect("known").may_name(&TenantId::anonymous()));
+}
+
+/// A name in both files was to be no way around the scopes of the access file.
+#[test]
+fn the_access_file_counts_for_a_name_that_the_web_file_has_too() {
+    let hash =
+        |password: &str| BcryptHash::parse(&bcrypt::hash(password, 4).expect("hashing")).expect("a hash");
+    let file = "principals:\n- name: reader\n  user: alice\n  password_bcrypt: ";
+    let text = format!("{file}{}\n  scopes: [read]\n", bcrypt::hash("own", 4).expect("hashing"));
+    let mut directory = parse(&text, false).expect("valid");
+    directory.add_unrestricted("alice", hash("other"));
+    directory.add_unrestricted("bob", hash("other"));
+    let alice = &directory.user("alice").expect("known").principal;
+    assert!(alice.name() == "reader" && !alice.may(Scope::Admin));
+    let bob = &directory.user("bob").expect("known").principal;
+    assert!(Scope::ALL.iter().all(|scope| bob.may(*scope)));
+    assert!(bob.may_name(&TenantId::new("any").expect("valid")));
+    assert_eq!(directory.principal_count(), 2);
 }
