@@ -4,15 +4,18 @@
 use std::io::ErrorKind;
 use std::net::IpAddr;
 
-use chronolith_server::{CarbonProtocol, ServerOptions};
+use chronolith_base::Disk;
+use chronolith_server::{CarbonProtocol, ServerOptions, asks_for_login};
 
 /// Setting of the listener of the HTTP APIs.
 const HTTP: &str = "http";
 
 /// Returns the warning for listeners that are not on a loopback address and ask for no credentials; none if
 /// there is none.
-pub(crate) fn open_to_others(options: &ServerOptions) -> Option<String> {
-    let has_logins = options.service.access.file.is_some();
+pub(crate) fn open_to_others(options: &ServerOptions, disk: &dyn Disk) -> Option<String> {
+    let web_config = options.web.config_file.as_deref();
+    let has_logins =
+        options.service.access.file.is_some() || web_config.is_some_and(|path| asks_for_login(path, disk));
     let is_guarded = |setting: &str| has_logins && setting == HTTP;
     let open: Vec<String> = all(options)
         .filter(|(setting, address)| !is_loopback(address) && !is_guarded(setting))
@@ -31,7 +34,7 @@ pub(crate) fn open_to_others(options: &ServerOptions) -> Option<String> {
     }
     Some(format!(
         "no authentication: every host that reaches {} can read, write and delete{influx}; \
-         ask for credentials with --access.file, or listen on 127.0.0.1",
+         ask for credentials with --access.file or --web.config.file, or listen on 127.0.0.1",
         open.join(", ")
     ))
 }

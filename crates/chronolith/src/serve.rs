@@ -15,7 +15,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let env = Env::real();
     let settings = resolve(&env, matches)?;
     if matches.get_flag("check-config") {
-        let open = listeners::open_to_others(&settings.server);
+        let open = listeners::open_to_others(&settings.server, &*env.disk);
         let warnings = settings.warnings.iter().chain(&open);
         warnings.for_each(|warning| log::print(&format!("chronolith: warning: {warning}")));
         crate::query::print("configuration is valid\n");
@@ -23,7 +23,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     log::start(&settings)?;
     log_warnings(&settings);
-    if let Some(open) = listeners::open_to_others(&settings.server) {
+    if let Some(open) = listeners::open_to_others(&settings.server, &*env.disk) {
         anyhow::ensure!(!settings.server.web.access_required, "--access.required: {open}");
         tracing::warn!("{open}");
     }
@@ -95,6 +95,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
             }
         },
         RunError::Bucket(_) => "see docs/bucket.md for the forms of --bucket and its settings",
+        RunError::WebConfig(_) => "see docs/tls.md; `chronolith check web-config FILE` checks the file",
         RunError::Access(_) => "see docs/access.md for the form of the file",
         RunError::GraphiteRules(_) => "see docs/graphite.md for the files of rules",
         RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",

@@ -1,16 +1,16 @@
-//! Open connections: how many, and which of them are idle.
+//! Open connections: how many, which of them are idle, and which are in their TLS handshake.
 //! Invariants: never more than `count_max`, but for those that are being evicted; evicting takes idle ones
 //! only.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use chronolith_base::hash::HashMap;
 use chronolith_base::{Clock, Disk};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::limits::{CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED};
+use crate::limits::{CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED, TLS_HANDSHAKE_COUNT_MAX};
 use crate::process::open_files_max;
 
 /// State of one connection that is visible outside of its task.
@@ -19,6 +19,7 @@ pub(crate) struct ConnectionState {
     in_flight: AtomicUsize,
     served: AtomicU64,
     active_ns: AtomicU64,
+    is_in_handshake: AtomicBool,
     evict: Notify,
 }
 
@@ -62,11 +63,25 @@ impl Drop for InFlight {
     }
 }
 
+/// A running TLS handshake.
+pub(super) struct Handshake {
+    state: Arc<ConnectionState>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        self.state.is_in_handshake.store(false, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 type Table = Arc<Mutex<HashMap<u64, Arc<ConnectionState>>>>;
 
 /// All open connections.
 pub(crate) struct Connections {
     open: Table,
+    handshake_count: Arc<AtomicUsize>,
     next_id: AtomicU64,
     count_max: usize,
 }
@@ -81,11 +96,17 @@ impl Connections {
     }
 
     fn with_count_max(count_max: usize) -> Connections {
-        Connections { open: Table::default(), next_id: AtomicU64::new(0), count_max }
+        let handshake_count = Arc::default();
+        Connections { open: Table::default(), handshake_count, next_id: AtomicU64::new(0), count_max }
     }
 
     pub(crate) fn count(&self) -> usize {
         self.open.lock().len()
+    }
+
+    /// Connections in their TLS handshake.
+    pub(crate) fn handshake_count(&self) -> usize {
+        self.handshake_count.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count_max(&self) -> usize {
@@ -111,18 +132,20 @@ impl Connections {
             in_flight: AtomicUsize::new(0),
             served: AtomicU64::new(0),
             active_ns: AtomicU64::new(clock.mono_ns()),
+            is_in_handshake: AtomicBool::new(false),
             evict: Notify::new(),
             clock,
         });
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.open.lock().insert(id, state.clone());
-        OpenConnection { open: self.open.clone(), id, state }
+        OpenConnection { open: self.open.clone(), handshake_count: self.handshake_count.clone(), id, state }
     }
 }
 
 /// An entry of the table; leaves it when dropped.
 pub(super) struct OpenConnection {
     open: Table,
+    handshake_count: Arc<AtomicUsize>,
     id: u64,
     state: Arc<ConnectionState>,
 }
@@ -130,6 +153,29 @@ pub(super) struct OpenConnection {
 impl OpenConnection {
     pub(super) fn state(&self) -> &Arc<ConnectionState> {
         &self.state
+    }
+}
+
+impl OpenConnection {
+    /// Counts a handshake until the value is dropped. At [`TLS_HANDSHAKE_COUNT_MAX`], the oldest one is given
+    /// up.
+    pub(super) fn begin_handshake(&self) -> Handshake {
+        self.begin_handshake_within(TLS_HANDSHAKE_COUNT_MAX)
+    }
+
+    fn begin_handshake_within(&self, count_max: usize) -> Handshake {
+        if self.handshake_count.fetch_add(1, Ordering::Relaxed) >= count_max {
+            let open = self.open.lock();
+            let running = open.values().filter(|state| state.is_in_handshake.load(Ordering::Relaxed));
+            let oldest = running.min_by_key(|state| state.active_ns.load(Ordering::Relaxed));
+            if let Some(oldest) = oldest {
+                // Not the oldest for the next one, before its task has ended.
+                oldest.is_in_handshake.store(false, Ordering::Relaxed);
+                oldest.evict.notify_one();
+            }
+        }
+        self.state.is_in_handshake.store(true, Ordering::Relaxed);
+        Handshake { state: self.state.clone(), count: self.handshake_count.clone() }
     }
 }
 
@@ -163,6 +209,25 @@ mod tests {
         assert!(connections.evict_idlest());
         drop((first, second));
         assert_eq!(connections.count(), 0);
+    }
+
+    /// Covers a regression: half-open handshakes held a limited number of places until their deadline.
+    #[tokio::test]
+    async fn a_handshake_at_the_limit_takes_the_place_of_the_oldest() {
+        let clock = Arc::new(ManualClock::new(0));
+        let connections = Connections::with_count_max(100);
+        let mut half_open = Vec::new();
+        for _ in 0..3 {
+            clock.advance(Duration::from_secs(1));
+            let connection = connections.register(clock.clone());
+            half_open.push((connection.begin_handshake_within(2), connection));
+        }
+        assert_eq!(connections.handshake_count(), 3, "until the task of the oldest has ended");
+        half_open.remove(0).1.state().evicted().await;
+        assert_eq!(connections.handshake_count(), 2);
+        let next = connections.register(clock);
+        let _running = next.begin_handshake_within(2);
+        half_open.remove(0).1.state().evicted().await;
     }
 
     #[test]

@@ -29,4 +29,4 @@ pub use chronolith_service::options::{
 pub use options::{AllowedHosts, CorsOrigin, Reload, Reloaded, ServerOptions, ShownSetting};
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};
-pub use web_config::check_web_config;
+pub use web_config::{asks_for_login, check_web_config};

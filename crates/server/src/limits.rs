@@ -13,6 +13,22 @@ pub const FILES_RESERVED: usize = 512;
 pub const CONNECTION_COUNT_MIN: usize = 64;
 /// From the first byte of a request to the end of its headers.
 pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// From the start of a connection to the end of its TLS handshake.
+pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// TLS handshakes at the same time; a further one takes the place of the oldest.
+pub const TLS_HANDSHAKE_COUNT_MAX: usize = 4096;
+/// Requests of one HTTP/2 connection at the same time.
+pub const HTTP2_STREAM_COUNT_MAX: u32 = 128;
+/// Streams that a client has reset before the server has taken them; more end the connection.
+pub const HTTP2_PENDING_RESET_COUNT_MAX: usize = 20;
+/// Streams that the server has reset for errors of the client; more end the connection.
+pub const HTTP2_ERROR_RESET_COUNT_MAX: usize = 128;
+/// Bytes of a request body that a client may send before a handler takes them, of one stream and of all.
+pub const HTTP2_WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of responses that wait for the client, of one stream.
+pub const HTTP2_SEND_BYTES_MAX: usize = 256 << 10;
+/// Pause without bytes after which an HTTP/2 connection with requests is asked for a sign of life.
+pub const HTTP2_PING_PAUSE: Duration = Duration::from_secs(30);
 /// A connection without a request is closed after this.
 pub const KEEP_ALIVE_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Request line and headers together.

@@ -57,6 +57,8 @@ impl ServerOptions {
 /// The HTTP side as a whole.
 #[derive(Debug, Clone, Default)]
 pub struct WebOptions {
+    /// Prometheus's web configuration file; `None`: no TLS, no users, no rate limit.
+    pub config_file: Option<PathBuf>,
     /// Origins whose pages may use the API; `None` = its own only.
     pub cors_origin: Option<CorsOrigin>,
     /// Hosts that requests may name; `None` = all.

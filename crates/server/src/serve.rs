@@ -11,8 +11,10 @@ mod refusals;
 pub(crate) mod rounds;
 pub(crate) mod scrape;
 mod shutdown;
+mod stall;
 pub(crate) mod stop;
 mod stream;
+mod tls;
 mod udp;
 
 use std::io;
@@ -79,6 +81,7 @@ impl Server {
         web.service.queries.log.open(&*web.service.env.disk).map_err(RunError::QueryLog)?;
         web.service.read_rules().map_err(RunError::GraphiteRules)?;
         web.service.access.read(&web.service.env).map_err(RunError::Access)?;
+        web.read_web_config().map_err(RunError::WebConfig)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(web.clone(), listener, http::router(web.clone()), closed.clone()));
         listen_for_points(&web, &runtime, &closed)?;
@@ -144,6 +147,7 @@ impl Server {
         }
         self.spawn_continuous_queries()?;
         self.spawn_access()?;
+        self.spawn_web_config()?;
         if self.running.web.options.self_scrape_interval_ms > 0 {
             let web = self.running.web.clone();
             let stop = self.running.stop.clone();
@@ -174,7 +178,7 @@ impl Server {
 
     /// Reads the access file again whenever it has changed.
     fn spawn_access(&mut self) -> Result<(), RunError> {
-        if !self.running.web.service.access.is_on() {
+        if !self.running.web.service.access.has_file() {
             return Ok(());
         }
         let web = self.running.web.clone();
@@ -194,6 +198,28 @@ impl Server {
             }
         };
         self.running.threads.push(thread::spawn("access", run).map_err(RunError::Threads)?);
+        Ok(())
+    }
+
+    /// Reads the web configuration file and its certificates again whenever one of them has changed.
+    fn spawn_web_config(&mut self) -> Result<(), RunError> {
+        if self.running.web.web_config().is_none() {
+            return Ok(());
+        }
+        let web = self.running.web.clone();
+        let stop = self.running.stop.clone();
+        let run = move || {
+            while !stop.wait(TICK_PAUSE) {
+                guarded(&web, "web-config", || match web.read_web_config() {
+                    Ok(false) => {}
+                    Ok(true) => tracing::info!("web configuration file read"),
+                    Err(error) => {
+                        tracing::error!(error, "web configuration not used, the one read before stays")
+                    }
+                });
+            }
+        };
+        self.running.threads.push(thread::spawn("web-config", run).map_err(RunError::Threads)?);
         Ok(())
     }
 

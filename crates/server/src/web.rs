@@ -12,6 +12,7 @@ use crate::connections::Connections;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::options::{Reload, ServerOptions, ShownSetting};
+use crate::web_config::WebConfigFile;
 
 /// State that handlers, background threads and metrics share.
 pub(crate) struct Web {
@@ -20,6 +21,7 @@ pub(crate) struct Web {
     pub(crate) configuration: Configuration,
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
+    web_config: Option<WebConfigFile>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
     invalid_logged_ns: AtomicU64,
 }
@@ -53,9 +55,29 @@ impl Web {
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
             invalid_logged_ns: AtomicU64::new(0),
+            web_config: options.web.config_file.clone().map(WebConfigFile::new),
             service: Arc::new(Service::new(env, options.service.clone())),
             options,
         }
+    }
+
+    /// The file of `--web.config.file`, if there is one.
+    pub(crate) fn web_config(&self) -> Option<&WebConfigFile> {
+        self.web_config.as_ref()
+    }
+
+    /// Reads the web configuration file, if there is one, and uses what has changed. Returns true if other
+    /// settings are in use now.
+    ///
+    /// # Errors
+    /// As [`WebConfigFile::read`].
+    pub(crate) fn read_web_config(&self) -> Result<bool, String> {
+        let Some(file) = &self.web_config else { return Ok(false) };
+        let is_changed = file.read(&self.service.env)?;
+        if is_changed {
+            self.service.access.set_web_users(file.current().config().users());
+        }
+        Ok(is_changed)
     }
 
     /// Counts and logs a request that the HTTP parser has refused; no handler has seen it.

@@ -13,7 +13,7 @@ fn check(flags: &[&str], want: Option<&str>) {
     let all = ["serve"].iter().chain(flags);
     let matches = add_flags(Command::new("serve")).try_get_matches_from(all).unwrap();
     let sources = Sources { flags: &matches, environment: &BTreeMap::new(), disk: &MemDisk::new() };
-    let found = open_to_others(&sources.resolve().unwrap().server);
+    let found = open_to_others(&sources.resolve().unwrap().server, &MemDisk::new());
     let part = want.map(|listeners| format!("every host that reaches {listeners} can read"));
     match (&found, part) {
         (Some(text), Some(part)) => assert!(text.contains(&part), "{text}"),

@@ -60,6 +60,13 @@ static NETWORK: &[Setting] = &[
         |s, v| set(&mut s.server.web.access_required, value::switch(v)),
     ),
     Setting::server(
+        "web.config.file",
+        "",
+        Form::Text("FILE"),
+        "Prometheus's web configuration file: TLS, users, headers, rate limit; read again when it or a certificate changes; empty = none",
+        |s, v| set(&mut s.server.web.config_file, value::file_or_none(v)),
+    ),
+    Setting::server(
         "web.enable-admin-api",
         "false",
         Form::Switch,

@@ -7,6 +7,7 @@ use chronolith_service::metrics::definition::Metric;
 use super::memory::activity;
 use crate::version::{BuildInfo, VERSION};
 use crate::web::Web;
+use crate::web_config::{InUse, WebConfigFile};
 
 pub(super) static SERVER: &[Metric<Web>] = &[
     Metric::gauges(
@@ -53,6 +54,58 @@ pub(super) static SERVER: &[Metric<Web>] = &[
         "chronolith_access_file_last_read_success_timestamp_seconds",
         "When the access file in use was read, since 1970; 0 without one.",
         |web| web.service.access.metrics.read_ms.load(Ordering::Relaxed) as f64 / 1000.0,
+    ),
+    Metric::gauges(
+        "chronolith_web_config_last_read_successful",
+        &[],
+        "1 if the web configuration file and its certificates could be used when they were last read, 0 if those before them stay.",
+        |web, samples| {
+            if let Some(file) = web.web_config() {
+                samples.push(&[], f64::from(u8::from(file.is_read())));
+            }
+        },
+    ),
+    Metric::gauges(
+        "chronolith_web_config_last_read_success_timestamp_seconds",
+        &[],
+        "When the web configuration in use was read, since 1970.",
+        |web, samples| {
+            if let Some(file) = web.web_config() {
+                samples.push(&[], file.read_ms() as f64 / 1000.0);
+            }
+        },
+    ),
+    Metric::gauges(
+        "chronolith_web_config_certificate_expiry_timestamp_seconds",
+        &[],
+        "When the server certificate in use expires, since 1970.",
+        |web, samples| {
+            if let Some(tls) = web.web_config().map(WebConfigFile::current).as_deref().and_then(InUse::tls) {
+                samples.push(&[], tls.expires_s() as f64);
+            }
+        },
+    ),
+    Metric::gauge("chronolith_tls_handshakes_running", "Connections in their TLS handshake.", |web| {
+        web.connections.handshake_count() as f64
+    }),
+    Metric::counters(
+        "chronolith_tls_handshakes_total",
+        &[],
+        "TLS handshakes that succeeded.",
+        |web, samples| {
+            if let Some(file) = web.web_config() {
+                samples.push(&[], file.handshakes().done_count());
+            }
+        },
+    ),
+    Metric::counters(
+        "chronolith_tls_handshake_failures_total",
+        &["reason"],
+        "TLS handshakes that failed, by reason.",
+        |web, samples| {
+            let failures = web.web_config().into_iter().flat_map(|file| file.handshakes().failed_counts());
+            failures.for_each(|(reason, count)| samples.push(&[reason], count));
+        },
     ),
     Metric::gauge("chronolith_http_connections", "Open connections.", |web| web.connections.count() as f64),
     Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |web| {

@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use chronolith_base::Rng;
+use chronolith_service::access::directory::hash_of_certificate;
 use chronolith_service::activity::rejects::WriteSender;
+
+use crate::web_config::CertificateFields;
 
 /// Header that carries the id, in requests and answers.
 pub(crate) const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -23,6 +26,34 @@ const TRACE_ID_DIGITS: usize = 32;
 /// Address of the client, set where the connection is accepted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemoteAddress(pub(crate) SocketAddr);
+
+/// Certificate of the client, verified by an authority of the web configuration file; set where the
+/// connection is accepted. It prints as subject and fingerprint.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerCertificate {
+    fields: Arc<CertificateFields>,
+    fingerprint: [u8; 32],
+}
+
+impl PeerCertificate {
+    /// Reads a certificate in DER; `None` if it cannot be read.
+    pub(crate) fn parse(der: &[u8]) -> Option<PeerCertificate> {
+        let fields = Arc::new(CertificateFields::parse(der).ok()?);
+        Some(PeerCertificate { fields, fingerprint: hash_of_certificate(der) })
+    }
+
+    /// Alternative names in the order of the certificate.
+    pub(crate) fn sans(&self) -> &[String] {
+        self.fields.sans()
+    }
+}
+
+impl fmt::Display for PeerCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} sha256:", self.fields.subject())?;
+        self.fingerprint.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
 
 /// Id of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

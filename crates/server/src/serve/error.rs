@@ -24,6 +24,9 @@ pub enum RunError {
     /// The access file cannot be used.
     #[error("{0}")]
     Access(String),
+    /// The web configuration file cannot be used.
+    #[error("{0}")]
+    WebConfig(String),
     /// A file of Graphite's rules cannot be used.
     #[error("{0}")]
     GraphiteRules(String),

@@ -1,5 +1,6 @@
-//! A socket with deadlines: idle, headers on their way, answer not taken.
-//! Also gives the parser's own answers a body.
+//! A socket with deadlines: idle, headers on their way, answer not taken; encrypted or not.
+//! Also gives the parser's own answers a body. Over HTTP/2, headers have no deadline of their own: frames
+//! without a request, such as pings, are no start of one, so the deadline of an idle connection holds.
 //! Invariants: while a request runs only the reading of its response by the client has a deadline here; its
 //! body has its own. The bytes of requests pass unchanged and unread: only hyper frames them.
 
@@ -9,8 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use axum::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, Sleep, sleep};
 
 use super::refusals::Refusal;
@@ -29,8 +30,11 @@ enum Phase {
     Busy,
 }
 
-pub(super) struct TimedStream {
-    stream: TcpStream,
+pub(super) struct TimedStream<S> {
+    stream: S,
+    is_http2: bool,
+    /// Bytes that a parser has read and left to the next one.
+    unread: Bytes,
     state: Arc<ConnectionState>,
     phase: Phase,
     served_before: u64,
@@ -40,10 +44,12 @@ pub(super) struct TimedStream {
     write_deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl TimedStream {
-    pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>, web: Arc<Web>) -> TimedStream {
+impl<S> TimedStream<S> {
+    pub(super) fn new(stream: S, state: Arc<ConnectionState>, web: Arc<Web>) -> TimedStream<S> {
         TimedStream {
             stream,
+            is_http2: false,
+            unread: Bytes::new(),
             state,
             phase: Phase::Idle,
             served_before: 0,
@@ -52,6 +58,14 @@ impl TimedStream {
             read_deadline: Box::pin(sleep(KEEP_ALIVE_IDLE_TIMEOUT)),
             write_deadline: None,
         }
+    }
+
+    /// The same socket with the deadlines of HTTP/2; `unread` is read again.
+    pub(super) fn into_http2(mut self, unread: Bytes) -> TimedStream<S> {
+        self.is_http2 = true;
+        self.unread = unread;
+        self.enter(Phase::Idle, KEEP_ALIVE_IDLE_TIMEOUT);
+        self
     }
 
     fn enter(&mut self, phase: Phase, timeout: Duration) {
@@ -66,18 +80,6 @@ impl TimedStream {
             self.served_before = served;
             self.phase = Phase::Busy;
         }
-    }
-
-    /// Writes a refusal with a body where the parser has written `bytes`, one without; `None` if it has not.
-    fn poll_write_refusal(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
-        if self.refusal.is_none() && self.phase != Phase::Busy && !self.state.is_busy() {
-            self.refusal = Refusal::of(bytes);
-            if let Some(refusal) = &self.refusal {
-                self.web.note_invalid_request(refusal.status);
-            }
-        }
-        let refusal = self.refusal.as_mut()?;
-        Some(refusal.poll_write(Pin::new(&mut self.stream), cx, bytes.len()))
     }
 
     /// Counts the written bytes, or lets the deadline run.
@@ -100,6 +102,20 @@ impl TimedStream {
     }
 }
 
+impl<S: AsyncWrite + Unpin> TimedStream<S> {
+    /// Writes a refusal with a body where the parser has written `bytes`, one without; `None` if it has not.
+    fn poll_write_refusal(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
+        if self.refusal.is_none() && !self.is_http2 && self.phase != Phase::Busy && !self.state.is_busy() {
+            self.refusal = Refusal::of(bytes);
+            if let Some(refusal) = &self.refusal {
+                self.web.note_invalid_request(refusal.status);
+            }
+        }
+        let refusal = self.refusal.as_mut()?;
+        Some(refusal.poll_write(Pin::new(&mut self.stream), cx, bytes.len()))
+    }
+}
+
 fn deadline(timeout: Duration) -> Instant {
     // Timers are the runtime's own business; nothing that is stored depends on them.
     Instant::now() + timeout
@@ -109,19 +125,24 @@ fn timed_out(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
-impl AsyncRead for TimedStream {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if !this.unread.is_empty() {
+            let count = buf.remaining().min(this.unread.len());
+            buf.put_slice(&this.unread.split_to(count));
+            return Poll::Ready(Ok(()));
+        }
         let filled_before = buf.filled().len();
         let result = Pin::new(&mut this.stream).poll_read(cx, buf);
         this.note_requests();
         if result.is_ready() {
             let moved = buf.filled().len() > filled_before;
-            if moved && !this.state.is_busy() && this.phase != Phase::Headers {
+            if moved && !this.is_http2 && !this.state.is_busy() && this.phase != Phase::Headers {
                 this.enter(Phase::Headers, HEADER_READ_TIMEOUT);
             }
             return result;
@@ -138,7 +159,7 @@ impl AsyncRead for TimedStream {
     }
 }
 
-impl AsyncWrite for TimedStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let result = match this.poll_write_refusal(cx, bytes) {

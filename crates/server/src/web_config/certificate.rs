@@ -8,6 +8,7 @@ use x509_parser::parse_x509_certificate;
 /// Fields of one certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertificateFields {
+    subject: String,
     sans: Vec<String>,
     expires_s: i64,
 }
@@ -22,9 +23,15 @@ impl CertificateFields {
         let names = certificate.subject_alternative_name().map_err(|error| error.to_string())?;
         let names = names.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
         Ok(CertificateFields {
+            subject: certificate.subject().to_string(),
             sans: names.iter().filter_map(text_of).collect(),
             expires_s: certificate.validity().not_after.timestamp(),
         })
+    }
+
+    /// Distinguished name, such as `CN=agent, O=example`.
+    pub(crate) fn subject(&self) -> &str {
+        &self.subject
     }
 
     /// Alternative names in the order of the certificate: DNS names, mail addresses, IP addresses, URIs.

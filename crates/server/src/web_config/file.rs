@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_saphyr::{Error, Spanned};
 
 use super::go_duration;
+use super::limiter::RateLimit;
 use super::position::fault_at;
 use super::tls::{TlsOptions, TlsSection};
 
@@ -20,21 +21,16 @@ use super::tls::{TlsOptions, TlsSection};
 pub(crate) struct WebConfig {
     tls: Option<TlsOptions>,
     http2: bool,
-    /// Headers of each response, with their values.
     headers: Vec<(&'static str, String)>,
-    /// Users with their password hashes, by name.
     users: Vec<(String, BcryptHash)>,
-    /// `None`: requests are not limited.
     rate_limit: Option<RateLimit>,
 }
 
-/// Token bucket of all requests together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RateLimit {
-    /// Time after which one more request is allowed, more than 0.
-    interval: Duration,
-    /// Requests at once; 0 refuses all.
-    burst: u32,
+impl Default for WebConfig {
+    /// Content of an empty file.
+    fn default() -> WebConfig {
+        WebConfig { tls: None, http2: true, headers: Vec::new(), users: Vec::new(), rate_limit: None }
+    }
 }
 
 impl WebConfig {
@@ -64,6 +60,21 @@ impl WebConfig {
     /// Returns true if clients may choose HTTP/2.
     pub(crate) fn http2(&self) -> bool {
         self.http2
+    }
+
+    /// Headers of each response, with their values.
+    pub(crate) fn headers(&self) -> &[(&'static str, String)] {
+        &self.headers
+    }
+
+    /// Users with their password hashes, by name.
+    pub(crate) fn users(&self) -> &[(String, BcryptHash)] {
+        &self.users
+    }
+
+    /// `None`: requests are not limited.
+    pub(super) fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_limit
     }
 }
 
@@ -164,5 +175,5 @@ fn rate_limit_of(section: RateLimitSection) -> Result<Option<RateLimit>, String>
     })?;
     let burst = u32::try_from(section.burst.unwrap_or(0).max(0)).unwrap_or(u32::MAX);
     let interval = Duration::from_nanos(u64::try_from(ns).unwrap_or(0));
-    Ok(Some(RateLimit { interval, burst }).filter(|limit| !limit.interval.is_zero()))
+    Ok((!interval.is_zero()).then(|| RateLimit::new(interval, burst)))
 }

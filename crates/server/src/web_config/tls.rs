@@ -117,6 +117,11 @@ impl TlsOptions {
         }))
     }
 
+    /// Returns true if no client connects without a verified certificate.
+    pub(super) fn requires_verified_clients(&self) -> bool {
+        self.client_auth == ClientAuth::RequireAndVerify
+    }
+
     /// Reads the files that the section names.
     ///
     /// # Errors
@@ -168,5 +173,20 @@ impl LoadedTls {
         config.alpn_protocols = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
         config.alpn_protocols.push(b"http/1.1".to_vec());
         Ok(LoadedTls { config: Arc::new(config), client_auth: options.client_auth, expires_s })
+    }
+
+    /// Settings of a connection. Cost: one clone of an `Arc`.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.config.clone()
+    }
+
+    /// Returns true if the certificate of a client is verified once its handshake is done.
+    pub(crate) fn verifies_clients(&self) -> bool {
+        self.client_auth.verifies()
+    }
+
+    /// End of the server certificate's validity, s since 1970.
+    pub(crate) fn expires_s(&self) -> i64 {
+        self.expires_s
     }
 }
