@@ -46,6 +46,7 @@ mod stream;
 mod targets;
 pub(crate) mod tenant;
 mod tree;
+mod web_config;
 pub(crate) mod write;
 
 #[cfg(test)]
@@ -64,7 +65,8 @@ pub(crate) use lifecycle::reload_now;
 
 /// All routes of the server. Without access control everybody may do everything.
 pub(crate) fn router(web: Arc<Web>) -> Router {
-    let access = match web.service.access.is_on() {
+    // Users of the web configuration file may come and go.
+    let access = match web.service.access.is_on() || web.web_config().is_some() {
         true => Access::Logins,
         false => Access::of(Principal::unrestricted()),
     };
@@ -79,9 +81,12 @@ fn router_with(web: Arc<Web>, access: &Access) -> Router {
         .layer(middleware::from_fn_with_state(web.clone(), compress::compress))
         .layer(middleware::from_fn(paths::redirect_unclean))
         .layer(middleware::from_fn_with_state((web.clone(), table), origin::check))
-        .layer(middleware::from_fn_with_state(web.clone(), host_check::check))
-        .layer(middleware::from_fn_with_state(web.clone(), observe::observe))
-        .with_state(web);
+        .layer(middleware::from_fn_with_state(web.clone(), host_check::check));
+    let routes = match web.web_config() {
+        Some(_) => routes.layer(middleware::from_fn_with_state(web.clone(), web_config::apply)),
+        None => routes,
+    };
+    let routes = routes.layer(middleware::from_fn_with_state(web.clone(), observe::observe)).with_state(web);
     // The router adds `Allow` after all of its layers, so a further layer around it has to complete it. The
     // prefix goes before there is a route, so that each route has one name in metrics.
     Router::new()

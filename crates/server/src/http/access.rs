@@ -20,7 +20,7 @@ use super::body;
 use super::error::{ApiError, ErrorKind};
 use super::influx::reply::InfluxError;
 use super::login::{self, Credential};
-use super::request::RequestInfo;
+use super::request::{PeerCertificate, RequestInfo};
 use super::routing::{ErrorForm, Shows};
 use super::sender::Sender;
 use super::tenant::{TenantError, named_tenants};
@@ -103,7 +103,8 @@ impl Guard {
         let Some(suppressed) = service.writes.reject_log.admit(now_ns, reason, None, 1) else { return };
         let info = RequestInfo::of(request.extensions());
         let path = request.uri().path();
-        tracing::warn!(request_id = %info.id, remote = info.remote_text(), path, error = refused.text(), suppressed, "request refused by access control");
+        let certificate = request.extensions().get::<PeerCertificate>().map(ToString::to_string);
+        tracing::warn!(request_id = %info.id, remote = info.remote_text(), certificate, path, error = refused.text(), suppressed, "request refused by access control");
     }
 
     fn decide<'a>(
@@ -127,12 +128,14 @@ impl Guard {
     ) -> Result<Sender, Refused> {
         // Open routes need no login.
         let needs_login = self.scope != Scope::Public;
+        let asks_for_login = needs_login && self.web.service.access.is_on();
         let principal = match &self.access {
             Access::Open(sender) => sender.clone(),
-            Access::Logins if needs_login => {
+            Access::Logins if asks_for_login => {
                 let credential = credential.map_err(Refused::Login)?;
                 login::principal_of(&self.web, credential).await.map_err(Refused::Login)?
             }
+            Access::Logins if !self.web.service.access.is_on() => Arc::new(Principal::unrestricted()),
             Access::Logins => Arc::new(Principal::nobody()),
         };
         principal.check_scope(self.scope).map_err(Refused::Denied)?;
@@ -146,7 +149,7 @@ impl Guard {
             Ok(tenants) => Ok(Identity::new(principal, tenants).map_err(Refused::Denied)?),
             Err(error) => Err(error),
         };
-        Ok(Sender { identity, is_logged_in: needs_login && matches!(self.access, Access::Logins) })
+        Ok(Sender { identity, is_logged_in: asks_for_login && matches!(self.access, Access::Logins) })
     }
 
     /// Returns the tenants of a request that names `named`.

@@ -15,13 +15,14 @@ use chronolith_service::access::Principal;
 use chronolith_service::access::control::LoginError;
 
 use super::params::Params;
+use super::request::PeerCertificate;
 use crate::web::Web;
 
 /// Form in which a request names its principal.
-#[derive(PartialEq, Eq)]
 pub(super) enum Credential {
     Token(String),
     Password { user: String, password: String },
+    Certificate(PeerCertificate),
 }
 
 /// Reads the credential of a request; `None` if it has none.
@@ -35,7 +36,11 @@ pub(super) fn credential_of(
     let query = if takes_url_credentials { request.uri().query().unwrap_or("") } else { "" };
     match url_credential(query) {
         Some(credential) => Ok(Some(credential)),
-        None => header_credential(request.headers()),
+        None => {
+            let certificate = || request.extensions().get::<PeerCertificate>().cloned();
+            let header = header_credential(request.headers())?;
+            Ok(header.or_else(|| certificate().map(Credential::Certificate)))
+        }
     }
 }
 
@@ -53,6 +58,11 @@ pub(super) async fn principal_of(
     let found = match credential {
         None => return Err(LoginError::Missing),
         Some(Credential::Token(token)) => directory.find_token(&token).cloned(),
+        // A client may have a certificate for its connection alone, and is asked for a password.
+        Some(Credential::Certificate(certificate)) => match directory.find_certificate(certificate.sans()) {
+            Some(principal) => Some(principal.clone()),
+            None => return Err(LoginError::Missing),
+        },
         Some(Credential::Password { user, password }) => {
             // Clients that can only send a password send their token as one.
             match directory.find_token(&password) {

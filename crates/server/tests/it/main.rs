@@ -1,6 +1,8 @@
-//! The server on real sockets and as a program of its parts: documents, answers of InfluxDB, restarts.
+//! The server on real sockets and as a program of its parts: documents, answers of InfluxDB, restarts,
+//! TLS.
 
 mod documents;
 mod influx;
 mod life_of_a_sample;
 mod restart;
+mod tls;
