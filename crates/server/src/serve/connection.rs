@@ -207,8 +207,8 @@ impl Conversation {
 
 /// A request of HTTP/2 as handlers know requests: the path alone, and the host in a header.
 fn as_http1<B>(mut request: hyper::Request<B>) -> hyper::Request<B> {
+    // The authority replaces a header that differs: checks of the host must see what the client asked for.
     if let Some(authority) = request.uri().authority()
-        && !request.headers().contains_key(header::HOST)
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
         request.headers_mut().insert(header::HOST, host);
@@ -224,4 +224,20 @@ fn missing_host() -> Response<Body> {
     let mut response = Response::new(Body::from("400 Bad Request: missing required Host header\n"));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Covers a regression: a header that differs from the authority would have passed the check of hosts in
+    /// its place.
+    #[test]
+    fn the_authority_of_http2_is_the_host_of_a_request() {
+        let request = hyper::Request::get("https://evil.example:9595/api/v1/query?query=1");
+        let request = as_http1(request.header("host", "good.example").body(()).expect("a request"));
+        let hosts: Vec<_> = request.headers().get_all(header::HOST).iter().collect();
+        assert_eq!(hosts, ["evil.example:9595"]);
+        assert_eq!(request.uri().to_string(), "/api/v1/query?query=1");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod authority;
 mod client;
+mod floods;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
