@@ -85,6 +85,7 @@ pub(crate) fn duplicate_query_error(error: &QueryError) -> QueryError {
         QueryError::Timeout => QueryError::Timeout,
         QueryError::Memory(full) => QueryError::Memory(*full),
         QueryError::Limit { what, limit } => QueryError::Limit { what, limit: *limit },
+        QueryError::Selection(exceeded) => QueryError::Selection(*exceeded),
         QueryError::Corrupt { path, what } => QueryError::Corrupt { path: path.clone(), what: what.clone() },
         QueryError::Io { path, error } => {
             let error = std::io::Error::new(error.kind(), error.to_string());

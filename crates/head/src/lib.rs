@@ -31,7 +31,7 @@ pub use evict::drop_window::DropStats;
 pub use evict::idle::IdleSeries;
 pub use field_history::{FieldHistory, KindsOfName};
 pub use head::Head;
-pub use index::tables::Cardinality;
+pub use index::tables::{Cardinality, LargestUses};
 pub use memory_part::MemoryPart;
 pub use options::{HeadError, HeadOptions, WriteError};
 pub use read::label_search::HeadValues;

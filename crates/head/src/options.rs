@@ -164,6 +164,28 @@ pub enum WriteError {
         /// Limit of samples in one burst.
         burst: u64,
     },
+    /// The tenant exceeds its ingestion rate in bytes.
+    #[error(
+        "tenant is above its ingestion rate limit (ingestion-bytes-rate) of {rate} bytes/s with a burst (ingestion-bytes-burst) of {burst}"
+    )]
+    BytesRateLimited {
+        /// Limit in bytes per second.
+        rate: u64,
+        /// Limit of bytes in one burst.
+        burst: u64,
+        /// Milliseconds after which a retry may succeed.
+        retry_after_ms: u64,
+    },
+    /// The request has more bytes than the burst limit of the tenant. No retry helps.
+    #[error(
+        "request of {byte_count} bytes unpacked is above the tenant's ingestion burst limit (ingestion-bytes-burst) of {burst}"
+    )]
+    BytesBurstExceeded {
+        /// Bytes of the request.
+        byte_count: u64,
+        /// Limit of bytes in one burst.
+        burst: u64,
+    },
 }
 
 /// Reasons why an operation on the head failed.

@@ -6,7 +6,7 @@ use chronolith_model::{StoreId, TimeRange};
 use chronolith_wal::WalStats;
 
 use crate::counters::Counter;
-use crate::index::tables::Cardinality;
+use crate::index::tables::{Cardinality, LargestUses};
 use crate::index::tenant::TenantHead;
 use crate::memory_account::StoreMemory;
 use crate::memory_part::MemoryPart;
@@ -259,6 +259,14 @@ impl HeadStatistics {
     #[must_use]
     pub fn series_count_of(&self, store: &StoreId) -> u64 {
         self.state.index.tenant(store).map_or(0, |store| store.tables.read().live_count() as u64)
+    }
+
+    /// Returns the series of the metric that has most, and the values of the label that has most. Cost:
+    /// visits each metric and label name of the store.
+    #[must_use]
+    pub fn largest_uses_of(&self, store: &StoreId) -> LargestUses {
+        let index = self.state.index.tenant(store);
+        index.map_or_else(LargestUses::default, |store| store.tables.read().largest_uses())
     }
 
     /// Returns the number of series by tenant, without tenants that have none. Cost: visits each tenant.

@@ -4,6 +4,7 @@
 //! parsed only if the head does not know them.
 //! Not here: protocols (`ingest`), the answer to a client (`server`).
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -84,11 +85,15 @@ pub enum Reject {
     TextLimit,
     /// A tag of the new series has as many values in its measurement as `influx.max-values-per-tag` allows.
     TagValueLimit,
+    /// The metric has as many series in the head as `series-per-metric-limit` allows.
+    MetricSeriesLimit,
+    /// A label has as many values in the head as `values-per-label-limit` allows.
+    LabelValueLimit,
 }
 
 impl Reject {
     /// Number of kinds.
-    pub const COUNT: usize = 19;
+    pub const COUNT: usize = 21;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -111,6 +116,8 @@ impl Reject {
         Reject::FieldTypeConflict,
         Reject::TextLimit,
         Reject::TagValueLimit,
+        Reject::MetricSeriesLimit,
+        Reject::LabelValueLimit,
     ];
 
     /// Returns the value of the `reason` label of metrics.
@@ -136,6 +143,8 @@ impl Reject {
             Reject::FieldTypeConflict => "field_type_conflict",
             Reject::TextLimit => "text_limit",
             Reject::TagValueLimit => "tag_value_limit",
+            Reject::MetricSeriesLimit => "metric_series_limit",
+            Reject::LabelValueLimit => "label_value_limit",
         }
     }
 
@@ -169,6 +178,10 @@ impl Reject {
             Reject::TextLimit => "texts of the head take as much memory as text-bytes-limit allows",
             Reject::TagValueLimit => {
                 "a tag of the series has as many values as influx.max-values-per-tag allows"
+            }
+            Reject::MetricSeriesLimit => "the metric has as many series as series-per-metric-limit allows",
+            Reject::LabelValueLimit => {
+                "a label of the series has as many values as values-per-label-limit allows"
             }
         }
     }
@@ -468,6 +481,19 @@ pub struct FullTagValue {
     pub value_count: u64,
 }
 
+/// A limit of series that a new series would exceed: of its metric, or of one of its labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullIndexLimit {
+    /// [`Reject::MetricSeriesLimit`] or [`Reject::LabelValueLimit`].
+    pub kind: Reject,
+    /// The metric or the label.
+    pub name: String,
+    /// Series of the metric, or values of the label.
+    pub used: u64,
+    /// The limit.
+    pub limit: u64,
+}
+
 /// Outcome of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
@@ -491,6 +517,8 @@ pub struct WriteOutcome {
     pub field_conflict: Option<FieldConflict>,
     /// The first tag with too many values.
     pub full_tag: Option<FullTagValue>,
+    /// The first full limit of each kind.
+    pub full_limits: Vec<FullIndexLimit>,
     /// Points with a conflict of types; all their samples are rejected.
     pub conflict_point_count: u64,
     /// The batch has two types of a field that was new in a shard group: its samples in that group are
@@ -532,8 +560,30 @@ impl WriteOutcome {
         self.rejected.iter_mut().zip(later.rejected).for_each(|(count, more)| *count += more);
         self.field_conflict = self.field_conflict.take().or(later.field_conflict);
         self.full_tag = self.full_tag.take().or(later.full_tag);
+        later.full_limits.into_iter().for_each(|full| self.note_full(full));
         self.conflict_point_count += later.conflict_point_count;
         self.has_refused_shard_group |= later.has_refused_shard_group;
+    }
+
+    /// Keeps the first full limit of each kind.
+    pub fn note_full(&mut self, full: FullIndexLimit) {
+        if self.full_limits.iter().all(|known| known.kind != full.kind) {
+            self.full_limits.push(full);
+        }
+    }
+
+    /// Returns the message of a reject for clients, with the use of the limit where it is known.
+    #[must_use]
+    pub fn message(&self, kind: Reject) -> Cow<'static, str> {
+        match self.full_limits.iter().find(|full| full.kind == kind) {
+            None => Cow::Borrowed(kind.message()),
+            Some(FullIndexLimit { kind: Reject::MetricSeriesLimit, name, used, limit }) => Cow::Owned(
+                format!("metric {name:?} has {used} series, and series-per-metric-limit allows {limit}"),
+            ),
+            Some(FullIndexLimit { name, used, limit, .. }) => Cow::Owned(format!(
+                "label {name:?} has {used} values, and values-per-label-limit allows {limit}"
+            )),
+        }
     }
 
     /// The first reject of each kind: kind, series as text, time of the sample.

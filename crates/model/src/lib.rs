@@ -26,7 +26,7 @@ pub mod store;
 pub mod tenant;
 pub mod time;
 
-pub use batch::{BatchSeries, LabelSource, Reject, SeriesKey, WriteBatch, WriteOutcome};
+pub use batch::{BatchSeries, FullIndexLimit, LabelSource, Reject, SeriesKey, WriteBatch, WriteOutcome};
 pub use columns::Columns;
 pub use deletion::Deletion;
 pub use exemplar::{Exemplar, ExemplarReject, ExemplarRejects};
@@ -41,6 +41,6 @@ pub use reorder::{ReorderRule, ReorderRuleError};
 pub use store::StoreId;
 pub use tenant::{
     AnnotationLimits, BlockEncoding, DatabaseLimits, DuplicatePolicy, FetchLimits, GraphiteLimits,
-    IngestionLimits, QueryLimits, TenantId, TenantLimits,
+    IngestionLimits, QueryLimits, SelectionLimits, TenantId, TenantLimits,
 };
 pub use time::{TimeRange, TimeUnit};

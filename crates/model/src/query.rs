@@ -20,7 +20,7 @@ mod typed;
 mod warnings;
 
 pub use context::ReadContext;
-pub use error::QueryError;
+pub use error::{QueryError, SelectionExceeded};
 pub use hints::{PresenceHints, Projection, SampleNeed, Shard};
 pub use label_search::{
     LabelValueCursor, LabelValueScan, LabelValueSearch, Repeated, SoleLabelValues, SortedValues,

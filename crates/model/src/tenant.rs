@@ -115,6 +115,14 @@ pub struct IngestionLimits {
     pub rate: u64,
     /// Burst of samples above the rate; 0 = ten seconds of the rate.
     pub burst: u64,
+    /// Bytes of unpacked requests per second; 0 = no limit.
+    pub bytes_rate: u64,
+    /// Burst of bytes above the rate; 0 = ten seconds of the rate.
+    pub bytes_burst: u64,
+    /// Series of one metric in the head; 0 = no limit.
+    pub metric_series_max: usize,
+    /// Values of one label other than the name in the head; 0 = no limit.
+    pub label_values_max: usize,
 }
 
 /// Limits of what one query reads from blocks in object storage; 0 = no limit.
@@ -126,6 +134,17 @@ pub struct FetchLimits {
     pub series_max: u64,
     /// Chunks of these series in each block.
     pub chunks_max: u64,
+}
+
+/// Limits of what one query selects, wherever it is stored; 0 = no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SelectionLimits {
+    /// Series that its selections return, each once per selection.
+    pub series_max: u64,
+    /// Samples that it reads of them.
+    pub samples_max: u64,
+    /// Width of the time range of one selection in milliseconds.
+    pub range_ms: i64,
 }
 
 /// Limits of one request of Graphite's API.
@@ -204,6 +223,8 @@ pub struct QueryLimits {
     pub memory_bytes_max: u64,
     /// Age from which queries see no samples, in milliseconds; 0 = they see all.
     pub lookback_ms: i64,
+    /// Limits of what one query selects.
+    pub selection: SelectionLimits,
     /// Limits of one query that reads blocks in object storage.
     pub fetch: FetchLimits,
     /// Limits of one request of Graphite's API.
@@ -224,6 +245,11 @@ impl QueryLimits {
             concurrency_max: smaller(self.concurrency_max, other.concurrency_max),
             memory_bytes_max: smaller(self.memory_bytes_max, other.memory_bytes_max),
             lookback_ms: smaller(self.lookback_ms, other.lookback_ms),
+            selection: SelectionLimits {
+                series_max: smaller(self.selection.series_max, other.selection.series_max),
+                samples_max: smaller(self.selection.samples_max, other.selection.samples_max),
+                range_ms: smaller(self.selection.range_ms, other.selection.range_ms),
+            },
             fetch: FetchLimits {
                 bytes_max: smaller(self.fetch.bytes_max, other.fetch.bytes_max),
                 series_max: smaller(self.fetch.series_max, other.fetch.series_max),

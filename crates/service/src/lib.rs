@@ -26,4 +26,4 @@ pub mod write;
 
 pub use options::ServiceOptions;
 pub use refusal::Refusal;
-pub use service::Service;
+pub use service::{Service, limit_uses};

@@ -5,5 +5,6 @@ pub mod family;
 pub mod log;
 pub(crate) mod lookback;
 pub mod range_cache;
+pub(crate) mod selection_limits;
 pub mod selectors;
 pub mod slow;

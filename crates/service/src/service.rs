@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use chronolith_base::Env;
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{TenantId, TenantLimits};
-use chronolith_tsdb::{BucketSources, LimitsTable, SourcePart, Tsdb, fanout};
+use chronolith_tsdb::{BucketSources, LimitUse, LimitsTable, SourcePart, Tsdb, fanout};
 use parking_lot::RwLock;
 
 use crate::access::control::AccessControl;
@@ -147,4 +147,27 @@ impl Service {
     pub fn default_limits(&self) -> TenantLimits {
         self.limits.read().default.clone()
     }
+}
+
+/// Returns the use of the limits of the storage, then of the limits of queries.
+#[must_use]
+pub fn limit_uses(service: &Service, tenant: &TenantId) -> Vec<LimitUse> {
+    let store = service.lifecycle.opened();
+    let mut uses = store.map(|store| store.statistics().limit_uses(tenant)).unwrap_or_default();
+    let queries = service.limits_of(tenant).queries;
+    let permits = service.admission.query.tenant_permits(queries.concurrency_max);
+    let memory = service.admission.query_memory.use_of(tenant, queries.memory_bytes_max);
+    uses.push(LimitUse {
+        name: "queries".to_owned(),
+        setting: Some("query.tenant-concurrency"),
+        used: service.queries.active.list(Some(tenant)).len() as u64,
+        limit: Some(permits as u64),
+    });
+    uses.push(LimitUse {
+        name: "query_memory".to_owned(),
+        setting: Some("query.tenant-memory"),
+        used: memory.used_bytes,
+        limit: memory.limit_bytes,
+    });
+    uses
 }

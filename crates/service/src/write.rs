@@ -7,6 +7,7 @@
 //! Not here: permits of a request (`admission`), the protocols (`ingest`), texts of answers (`server`).
 
 pub mod batches;
+mod limit_warnings;
 pub mod reject_log;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use chronolith_model::{StoreId, TenantId, TimeUnit, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Applied, Tsdb, WriteError, Writer};
 
 use self::batches::BatchPool;
+use self::limit_warnings::{CHECK_EVERY_MS, LimitWarnings};
 use self::reject_log::RejectLog;
 use crate::access::Identity;
 use crate::activity::rejects::{RejectOrigin, Rejects, WriteSender};
@@ -38,6 +40,7 @@ pub struct Writes {
     pub reject_log: RejectLog,
     /// Empty batches.
     pub pools: BatchPools,
+    limit_warnings: LimitWarnings,
 }
 
 /// Empty batches by protocol.
@@ -150,6 +153,7 @@ impl Writes {
             metrics: WriteMetrics::default(),
             rejects: Rejects::default(),
             reject_log: RejectLog::default(),
+            limit_warnings: LimitWarnings::default(),
             pools: BatchPools {
                 remote_write: BatchPool::new(remote_write::new_batch),
                 line_protocol: BatchPool::new(line_protocol::new_batch),
@@ -181,7 +185,7 @@ impl Writes {
         applied: Applied,
     ) -> Result<WriteOutcome, StoreFailure> {
         let outcome = store.wait_durable(applied).map_err(|error| self.failed(error))?;
-        self.count(tenant, &outcome);
+        self.count(store, tenant, &outcome);
         Ok(outcome)
     }
 
@@ -205,9 +209,14 @@ impl Writes {
         RejectOrigin { tenant: Some(tenant), sender, now_ms: self.clock.now_ms() }
     }
 
-    fn count(&self, tenant: &TenantId, outcome: &WriteOutcome) {
+    fn count(&self, store: &Tsdb, tenant: &TenantId, outcome: &WriteOutcome) {
         self.metrics.count(outcome);
-        self.tenants.of(tenant, self.clock.now_ms()).count(outcome);
+        let now_ms = self.clock.now_ms();
+        let stat = self.tenants.of(tenant, now_ms);
+        stat.count(outcome);
+        if stat.is_limit_check_due(now_ms, CHECK_EVERY_MS) {
+            self.limit_warnings.log(tenant, &store.statistics().limit_uses(tenant), now_ms);
+        }
     }
 
     #[cold]
@@ -309,7 +318,7 @@ impl Writing<'_> {
         }
         metrics.start_times.add(self.start_time_count);
         add_refused(&mut outcome);
-        self.writes.count(self.target.identity.tenant(), &outcome);
+        self.writes.count(self.store, self.target.identity.tenant(), &outcome);
         Ok(outcome)
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{StoreId, TenantId};
+use chronolith_model::{StoreId, TenantId, TenantLimits};
 
 use crate::ingestion_rate::IngestionRates;
 use crate::metadata::METRICS_PER_TENANT_MAX;
@@ -75,6 +75,7 @@ pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &Ten
     let head = storage.head().statistics();
     let mut uses =
         vec![series_use("series".to_owned(), head.series_count_of(&default_store), limits.series_max)];
+    uses.extend(largest_uses(storage, &default_store, &limits));
     let catalog = storage.databases().catalog();
     if let Some(of_tenant) = catalog.of(tenant) {
         if let Some(graphite) = &of_tenant.graphite {
@@ -96,13 +97,20 @@ pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &Ten
         }
     }
     let now_ns = storage.env().clock.mono_ns();
-    if let Some(burst) = rates.burst_use(&default_store, &limits, now_ns) {
-        uses.push(LimitUse {
-            name: "ingestion_burst".to_owned(),
-            setting: Some("ingestion-burst"),
+    for (name, setting, burst) in [
+        ("ingestion_burst", "ingestion-burst", rates.burst_use(&default_store, &limits, now_ns)),
+        (
+            "ingestion_bytes_burst",
+            "ingestion-bytes-burst",
+            rates.bytes_burst_use(&default_store, &limits, now_ns),
+        ),
+    ] {
+        uses.extend(burst.map(|burst| LimitUse {
+            name: name.to_owned(),
+            setting: Some(setting),
             used: burst.used,
             limit: Some(burst.limit),
-        });
+        }));
     }
     uses.push(LimitUse {
         name: "events".to_owned(),
@@ -117,6 +125,27 @@ pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &Ten
         limit: Some(METRICS_PER_TENANT_MAX as u64),
     });
     uses
+}
+
+/// Returns the use of the limits that hold per metric and per label, if they are set.
+fn largest_uses(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Vec<LimitUse> {
+    let maxima = [limits.ingestion.metric_series_max, limits.ingestion.label_values_max];
+    if maxima == [0, 0] {
+        return Vec::new();
+    }
+    let largest = storage.head().statistics().largest_uses_of(store);
+    let used = [
+        ("metric_series", "series-per-metric-limit", largest.metric_series),
+        ("label_values", "values-per-label-limit", largest.label_values),
+    ];
+    let set = used.into_iter().zip(maxima).filter(|(_, max)| *max > 0);
+    let uses = set.map(|((name, setting, used), max)| LimitUse {
+        name: name.to_owned(),
+        setting: Some(setting),
+        used,
+        limit: Some(max as u64),
+    });
+    uses.collect()
 }
 
 fn series_use(name: String, used: u64, limit: usize) -> LimitUse {

@@ -40,7 +40,7 @@ use crate::databases::{CatalogOwners, DatabaseStore};
 use crate::exemplars::{ExemplarStorage, ExemplarWindow};
 use crate::frame_log::copies::Findings;
 use crate::graphite::GraphiteLog;
-use crate::ingestion_rate::IngestionRates;
+use crate::ingestion_rate::{IngestionRates, RequestSize};
 use crate::maintenance::store_removal::forget_removed;
 use crate::maintenance::{GuardedClock, Maintenance};
 use crate::metadata::{Change, MetadataStore};
@@ -271,10 +271,10 @@ impl Tsdb {
         batch: &WriteBatch,
     ) -> Result<(WriteOutcome, WalPosition), WriteError> {
         let clock = &self.storage.env().clock;
-        let sample_count = batch.sample_count() as u64;
-        self.ingestion_rates.take(store, limits, sample_count, clock.mono_ns())?;
+        let size = RequestSize::of(batch);
+        self.ingestion_rates.take(store, limits, size, clock.mono_ns())?;
         self.storage.head().append(store, limits, clock.now_ms(), batch).inspect_err(|_| {
-            self.ingestion_rates.give_back(store, limits, sample_count);
+            self.ingestion_rates.give_back(store, limits, size);
         })
     }
 

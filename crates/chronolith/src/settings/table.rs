@@ -4,7 +4,7 @@
 
 use super::declaration::{Form, Setting};
 use super::value::{self, set};
-use super::{bucket, carbon, fetch_limits};
+use super::{bucket, carbon, fetch_limits, selection_limits};
 
 /// A group of settings with its heading.
 pub(super) struct Group {
@@ -277,6 +277,22 @@ static LIMITS: &[Setting] = &[
         |l, v| set(&mut l.series_max, value::count(v)),
     ),
     Setting::tenant(
+        "series-per-metric-limit",
+        &[],
+        "0",
+        Form::Count,
+        "Series of one metric in the head; 0 = no limit",
+        |l, v| set(&mut l.ingestion.metric_series_max, value::count_or_none(v)),
+    ),
+    Setting::tenant(
+        "values-per-label-limit",
+        &[],
+        "0",
+        Form::Count,
+        "Values of one label other than the name in the head; 0 = no limit",
+        |l, v| set(&mut l.ingestion.label_values_max, value::count_or_none(v)),
+    ),
+    Setting::tenant(
         "influx.max-series-per-database",
         &[],
         "0",
@@ -307,6 +323,22 @@ static LIMITS: &[Setting] = &[
         Form::Count,
         "Samples of one tenant at once, 400 for a request of more; 0 = ten seconds of ingestion-rate",
         |l, v| set(&mut l.ingestion.burst, value::count_or_none(v).map(|n| n as u64)),
+    ),
+    Setting::tenant(
+        "ingestion-bytes-rate",
+        &[],
+        "0",
+        Form::Size,
+        "Bytes per second of unpacked writes of one tenant, 429 beyond it; 0 = no limit",
+        |l, v| set(&mut l.ingestion.bytes_rate, value::size(v)),
+    ),
+    Setting::tenant(
+        "ingestion-bytes-burst",
+        &[],
+        "0",
+        Form::Size,
+        "Bytes of one tenant at once, 400 for a request of more; 0 = ten seconds of ingestion-bytes-rate",
+        |l, v| set(&mut l.ingestion.bytes_burst, value::size(v)),
     ),
     Setting::tenant(
         "label-count-limit",
@@ -434,6 +466,9 @@ static QUERIES: &[Setting] = &[
         "Age from which queries see no samples: their start is moved; 0 = they see all",
         |l, v| set(&mut l.queries.lookback_ms, value::duration(v)),
     ),
+    selection_limits::SERIES,
+    selection_limits::SAMPLES,
+    selection_limits::RANGE,
     fetch_limits::BYTES,
     fetch_limits::SERIES,
     fetch_limits::CHUNKS,

@@ -13,8 +13,8 @@ mod tenant_index;
 mod value_search;
 
 pub(crate) use load::LoadScratch;
-pub use lookup::Cardinality;
 pub(crate) use lookup::IdSet;
+pub use lookup::{Cardinality, LargestUses};
 pub(crate) use order::sort_by_labels;
 pub(crate) use project::{Groups, LeastRows};
 pub(crate) use tag_values::FullTag;

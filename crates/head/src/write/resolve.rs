@@ -113,6 +113,11 @@ fn resolve_one(
         note_full_tag(&mut job.outcome, &pairs, full);
         return Err(Reject::TagValueLimit);
     }
+    if let Some(full) = tables.full_limit(&pairs, job.limits) {
+        let kind = full.kind;
+        job.outcome.note_full(full);
+        return Err(kind);
+    }
     let id = job.state.index.ids.take().ok_or(Reject::SeriesIdsExhausted)?;
     tables.insert(id, pairs.iter().copied(), &mut scratch.members);
     let record = SeriesRecord { id, raw_hash: scratch.keys[idx as usize] };

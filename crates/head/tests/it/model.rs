@@ -414,6 +414,53 @@ fn rejects_are_counted_by_kind() {
     check(&[("__name__", "n")], &[(NOW_MS + 1, 1.0)], None);
 }
 
+/// Series of a metric and values of a label are counted while they live, also after a restart; a limit that
+/// was changed holds from the next write on, and other tenants have counts of their own.
+#[test]
+fn series_of_a_metric_and_values_of_a_label_have_limits() {
+    use chronolith_model::{Labels, Reject};
+    let mut test_env = TestEnv::new(5);
+    let check = |test_env: &TestEnv, head: &Head, of: &str, pairs: &[(&str, &str)], want: Option<Reject>| {
+        let mut one = WriteBatch::from_labels();
+        one.push_labels(&Labels::from_pairs(pairs.iter().copied()), &[(NOW_MS, 1.0)]);
+        let outcome = test_env.write(head, &tenant(of), &one).unwrap();
+        assert_eq!(outcome.first_reject.as_ref().map(|r| r.0), want, "{of} {pairs:?}");
+        want.map(|kind| outcome.message(kind).into_owned()).unwrap_or_default()
+    };
+    (test_env.limits.ingestion.metric_series_max, test_env.limits.ingestion.label_values_max) = (3, 2);
+    let (mut head, _) = test_env.open();
+    for restarted in [false, true] {
+        if restarted {
+            drop(head);
+            head = test_env.open().0;
+        }
+        let good: [&[(&str, &str)]; 5] = [
+            &[("__name__", "m")],
+            &[("__name__", "m"), ("a", "1")],
+            &[("__name__", "m"), ("a", "2")],
+            &[("__name__", "n"), ("a", "1")],
+            &[("__name__", "n"), ("b", "1")],
+        ];
+        good.iter().for_each(|pairs| drop(check(&test_env, &head, "x", pairs, None)));
+        let text =
+            check(&test_env, &head, "x", &[("__name__", "m"), ("b", "1")], Some(Reject::MetricSeriesLimit));
+        assert_eq!(text, "metric \"m\" has 3 series, and series-per-metric-limit allows 3");
+        let text =
+            check(&test_env, &head, "x", &[("__name__", "o"), ("a", "3")], Some(Reject::LabelValueLimit));
+        assert_eq!(text, "label \"a\" has 2 values, and values-per-label-limit allows 2");
+        assert_eq!(head.statistics().series_count_of(&tenant("x")), 5);
+        let uses = head.statistics().largest_uses_of(&tenant("x"));
+        assert_eq!((uses.metric_series, uses.label_values), (3, 2));
+        check(&test_env, &head, "y", &[("__name__", "m"), ("a", "3")], None);
+    }
+    (test_env.limits.ingestion.metric_series_max, test_env.limits.ingestion.label_values_max) = (4, 3);
+    check(&test_env, &head, "x", &[("__name__", "m"), ("a", "3")], None);
+    check(&test_env, &head, "x", &[("__name__", "m"), ("b", "1")], Some(Reject::MetricSeriesLimit));
+    check(&test_env, &head, "x", &[("__name__", "o"), ("a", "4")], Some(Reject::LabelValueLimit));
+    (test_env.limits.ingestion.metric_series_max, test_env.limits.ingestion.label_values_max) = (0, 0);
+    check(&test_env, &head, "x", &[("__name__", "m"), ("a", "4")], None);
+}
+
 /// The newest timestamp of any series of a tenant decides, and survives a restart; other tenants are
 /// independent.
 #[test]

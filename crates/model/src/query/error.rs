@@ -3,7 +3,38 @@
 //! Invariant: an error of a source is apart from those that end the query ([`QueryError::is_of_source`]).
 //! Not here: words of a query language for them.
 
+use std::time::Duration;
+
 use chronolith_base::BudgetExceeded;
+
+/// Limit of what a query selects that it exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionExceeded {
+    /// Too many series.
+    #[error("query selects {used} series or more, and query.max-selected-series allows {limit}")]
+    Series {
+        /// Series when the query was stopped.
+        used: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Too many samples.
+    #[error("query reads {used} samples or more, and query.max-selected-samples allows {limit}")]
+    Samples {
+        /// Samples when the query was stopped.
+        used: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The range of a selector is too wide.
+    #[error("a selector of the query reads {used:?}, and query.max-range allows {limit:?}")]
+    Range {
+        /// Width of the range.
+        used: Duration,
+        /// The limit.
+        limit: Duration,
+    },
+}
 
 /// Reason why a query stopped.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +56,9 @@ pub enum QueryError {
         /// The limit.
         limit: u64,
     },
+    /// A limit of the tenant was reached.
+    #[error(transparent)]
+    Selection(#[from] SelectionExceeded),
     /// Stored bytes are damaged.
     #[error("{path}: {what}")]
     Corrupt {

@@ -46,6 +46,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     match web.service.lifecycle.opened() {
         Some(store) => {
             collect(server::TENANT_SERIES, web, out);
+            collect(server::TENANT_LIMITS, &server::tenant_limit_uses(web), out);
             collect_store(&store.statistics().stats(), out);
         }
         None if web.service.lifecycle.is_read_only() => {}
@@ -73,6 +74,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(process::PROCESS),
         of(server::SERVER),
         of(server::TENANT_SERIES),
+        of(server::TENANT_LIMITS),
         of(server::REPLAY),
         of(http::HTTP),
         of(compression::COMPRESSION),

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use chronolith_model::TenantId;
+use chronolith_service::limit_uses;
 use chronolith_service::metrics::definition::Metric;
+use chronolith_tsdb::LimitUse;
 
 use super::memory::activity;
 use crate::version::{BuildInfo, VERSION};
@@ -169,6 +172,49 @@ pub(super) static TENANT_SERIES: &[Metric<Web>] = &[Metric::gauges(
         }
     },
 )];
+
+/// Limits of tenants with counters of their own, and their use.
+pub(super) static TENANT_LIMITS: &[Metric<Vec<TenantLimitUses>>] = &[
+    Metric::gauges(
+        "chronolith_tenant_limit",
+        &["tenant", "limit"],
+        "Limits by tenant, of the tenants that have counters of their own.",
+        |tenants, samples| {
+            for TenantLimitUses { tenant, uses } in tenants {
+                let limits = uses.iter().filter_map(|one| Some((one, one.limit?)));
+                limits.for_each(|(one, limit)| samples.push(&[tenant, &one.name], limit as f64));
+            }
+        },
+    ),
+    Metric::gauges(
+        "chronolith_tenant_used",
+        &["tenant", "limit"],
+        "Use of chronolith_tenant_limit.",
+        |tenants, samples| {
+            for TenantLimitUses { tenant, uses } in tenants {
+                let limited = uses.iter().filter(|one| one.limit.is_some());
+                limited.for_each(|one| samples.push(&[tenant, &one.name], one.used as f64));
+            }
+        },
+    ),
+];
+
+/// Use of the limits of one tenant.
+pub(super) struct TenantLimitUses {
+    tenant: String,
+    uses: Vec<LimitUse>,
+}
+
+/// Returns the use of limits of the tenants that have counters of their own: a bounded number.
+pub(super) fn tenant_limit_uses(web: &Web) -> Vec<TenantLimitUses> {
+    let names = web.service.writes.tenants.list().into_iter().map(|(name, _)| name);
+    let uses = |tenant: String| {
+        // The sum of the other tenants has no id.
+        let uses = limit_uses(&web.service, &TenantId::new(&tenant).ok()?);
+        Some(TenantLimitUses { tenant, uses })
+    };
+    names.filter_map(uses).collect()
+}
 
 /// Progress of the replay, until the store is open.
 pub(super) static REPLAY: &[Metric<Web>] = &[

@@ -205,14 +205,16 @@ fn write_error(error: &WriteError) -> ApiError {
         WriteError::HeadFull { .. } | WriteError::TenantFull { .. } => {
             ErrorKind::TooManyRequests { retry_after_s: HEAD_FULL_RETRY_AFTER_SECONDS }
         }
-        WriteError::RateLimited { retry_after_ms, .. } => {
+        WriteError::RateLimited { retry_after_ms, .. }
+        | WriteError::BytesRateLimited { retry_after_ms, .. } => {
             let seconds = u32::try_from(retry_after_ms.div_ceil(1000)).unwrap_or(u32::MAX);
             ErrorKind::TooManyRequests { retry_after_s: seconds.max(1) }
         }
         // A batch that can never fit must not be sent again.
         WriteError::NeverFits { .. }
         | WriteError::NeverFitsShare { .. }
-        | WriteError::BurstExceeded { .. } => ErrorKind::BadRequest,
+        | WriteError::BurstExceeded { .. }
+        | WriteError::BytesBurstExceeded { .. } => ErrorKind::BadRequest,
         WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) | WriteError::Marker(_) => {
             ErrorKind::Internal
         }

@@ -90,6 +90,15 @@ fn of_store(reason: &str) -> Option<Advice> {
             "influx.max-values-per-tag",
             "A tag has too many values. Make it a field at the sender, or raise the limit.",
         ),
+        "metric_series_limit" => of(
+            "series-per-metric-limit",
+            "A metric has too many series. Find its labels with many values in the cardinality page, or raise the \
+             limit.",
+        ),
+        "label_value_limit" => of(
+            "values-per-label-limit",
+            "A label has too many values. Drop it at the sender, or raise the limit.",
+        ),
         _ => return None,
     })
 }
@@ -112,6 +121,14 @@ fn of_request(reason: &str) -> Option<Advice> {
         "ingestion_burst" => of(
             "ingestion-burst",
             "A request has more samples than a burst may have. Send smaller requests, or raise the burst.",
+        ),
+        "ingestion_bytes_rate" => of(
+            "ingestion-bytes-rate",
+            "The tenant writes more bytes per second than it may. Send less, or raise the rate.",
+        ),
+        "ingestion_bytes_burst" => of(
+            "ingestion-bytes-burst",
+            "A request has more bytes than a burst may have. Send smaller requests, or raise the burst.",
         ),
         "malformed" | "bad_data" => {
             without_setting("The request cannot be read. The text says where; correct or update its sender.")

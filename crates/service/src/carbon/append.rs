@@ -199,7 +199,12 @@ impl Rejected {
 fn is_retryable(kind: Reject) -> bool {
     matches!(
         kind,
-        Reject::SeriesLimit | Reject::SeriesIdsExhausted | Reject::TextLimit | Reject::TagValueLimit
+        Reject::SeriesLimit
+            | Reject::SeriesIdsExhausted
+            | Reject::TextLimit
+            | Reject::TagValueLimit
+            | Reject::MetricSeriesLimit
+            | Reject::LabelValueLimit
     )
 }
 

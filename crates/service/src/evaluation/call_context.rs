@@ -8,10 +8,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use chronolith_model::query::{Layer, Layered, Read};
-use chronolith_model::{Queryable, ReadContext};
+use chronolith_model::{Queryable, ReadContext, SelectionLimits};
 
 use crate::access::Identity;
 use crate::query::lookback::{ReadStart, bounded};
+use crate::query::selection_limits::{Limited, SelectionCounts};
 use crate::refusal::Refusal;
 use crate::service::Service;
 
@@ -22,6 +23,8 @@ pub struct CallContext {
     /// Start of the readable time; `None` = all is readable.
     start: Option<Arc<ReadStart>>,
     allows_partial: bool,
+    /// Counts of what the call selects; `None` = it has no limits.
+    counts: Option<Arc<SelectionCounts>>,
 }
 
 impl Deref for CallContext {
@@ -36,7 +39,12 @@ impl CallContext {
     /// A call that reads samples from `start_ms` on, or all.
     pub(super) fn new(read: ReadContext, start_ms: Option<i64>) -> CallContext {
         let start = start_ms.map(|start_ms| Arc::new(ReadStart::new(start_ms)));
-        CallContext { read, start, allows_partial: false }
+        CallContext { read, start, allows_partial: false, counts: None }
+    }
+
+    /// The same call with limits of what it selects at `now_ms`.
+    pub(super) fn with_limits(self, limits: SelectionLimits, now_ms: i64) -> CallContext {
+        CallContext { counts: SelectionCounts::of(limits, now_ms), ..self }
     }
 
     /// The same call for a client that prefers a partial result to none: a source that fails is left out and
@@ -52,6 +60,11 @@ impl CallContext {
         let source = match self.allows_partial {
             true => Arc::new(Layered { layer: PartialReads, source }),
             false => source,
+        };
+        // Below the view from a start on: the part before the start is not read, so it does not count.
+        let source: Arc<dyn Queryable> = match &self.counts {
+            Some(counts) => Arc::new(Limited::new(counts.clone(), source)),
+            None => source,
         };
         match &self.start {
             Some(start) => bounded(source, start.clone()),

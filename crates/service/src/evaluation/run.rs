@@ -133,6 +133,7 @@ impl Service {
         let lookback_ms = Some(limits.lookback_ms).filter(|lookback_ms| *lookback_ms > 0);
         let now_ms = self.env.clock.now_ms();
         CallContext::new(read, lookback_ms.map(|lookback_ms| now_ms.saturating_sub(lookback_ms)))
+            .with_limits(limits.selection, now_ms)
     }
 
     /// Runs `work` on a thread for queries, once there is a permit of `class`. `timeout_ms` counts the wait

@@ -33,6 +33,8 @@ pub struct TenantStat {
     /// Queries.
     pub queries: Counter,
     used_ms: AtomicI64,
+    /// Time of the last check of its limits.
+    limits_checked_ms: AtomicI64,
 }
 
 /// Declarations.
@@ -72,6 +74,15 @@ pub static TENANTS: &[Metric<TenantMetrics>] = &[
 ];
 
 impl TenantStat {
+    /// Returns true once per `every_ms`.
+    pub(crate) fn is_limit_check_due(&self, now_ms: i64, every_ms: i64) -> bool {
+        let checked_ms = self.limits_checked_ms.load(Ordering::Relaxed);
+        // A clock that was set back must not make it wait for long.
+        let is_due = !(checked_ms..checked_ms.saturating_add(every_ms)).contains(&now_ms);
+        // One of several threads checks.
+        is_due && self.limits_checked_ms.swap(now_ms, Ordering::Relaxed) != now_ms
+    }
+
     /// Counts a write.
     pub fn count(&self, outcome: &WriteOutcome) {
         self.accepted.add(outcome.accepted_count);

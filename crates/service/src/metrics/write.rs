@@ -34,12 +34,14 @@ pub struct WriteMetrics {
 }
 
 /// Reasons for which a limit refuses a whole write request.
-const REFUSED_REASONS: [&str; 5] = [
+const REFUSED_REASONS: [&str; 7] = [
     "head_memory",
     "head_memory_never_fits",
     "ingestion_rate",
     "ingestion_burst",
     "head_memory_tenant_share",
+    "ingestion_bytes_rate",
+    "ingestion_bytes_burst",
 ];
 
 /// Declarations.
@@ -134,6 +136,8 @@ impl WriteMetrics {
             WriteError::RateLimited { .. } => 2,
             WriteError::BurstExceeded { .. } => 3,
             WriteError::TenantFull { .. } | WriteError::NeverFitsShare { .. } => 4,
+            WriteError::BytesRateLimited { .. } => 5,
+            WriteError::BytesBurstExceeded { .. } => 6,
             _ => return None,
         };
         self.requests_refused[idx].add(1);

@@ -113,8 +113,10 @@ fn a_restart_knows_how_full_the_head_is() {
 #[test]
 fn a_tenant_has_a_rate_and_a_refused_batch_takes_nothing_of_it() {
     let mut machine = Machine::new(55);
-    let limits =
-        TenantLimits { ingestion: IngestionLimits { rate: 100, burst: 500 }, ..TenantLimits::default() };
+    let limits = TenantLimits {
+        ingestion: IngestionLimits { rate: 100, burst: 500, ..IngestionLimits::default() },
+        ..TenantLimits::default()
+    };
     machine
         .options
         .limits

@@ -11,7 +11,7 @@ use chronolith_format::head::series_file::SeriesReader;
 use parking_lot::Mutex;
 
 use super::members::{MemberIds, Members};
-use super::tenant_index::{Pair, TenantIndex, hash_members, members_in};
+use super::tenant_index::{Pair, TenantIndex, hash_members, members_in, release_pair};
 use crate::index::split_table::SplitTable;
 
 /// Series below which the passes run one after another.
@@ -103,11 +103,14 @@ impl TenantIndex {
         });
         let replaced = replaced.into_inner();
         self.postings_bytes += postings_bytes;
+        for pair in self.pairs.iter().filter(|pair| pair.live_count > 0) {
+            self.names[pair.name as usize].live_count += 1;
+        }
         self.rows.set_dead(dead);
         let mut out = Vec::with_capacity(replaced.len());
         for (older, younger) in replaced {
             for pair in members_in(&self.starts, &self.members, older as usize).iter() {
-                self.pairs[pair as usize].live_count -= 1;
+                release_pair(&mut self.pairs, &mut self.names, pair);
             }
             self.rows.kill(older as usize);
             out.push((self.rows.id(older as usize), self.rows.id(younger as usize)));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use chronolith_base::hash::HashSet;
 use chronolith_model::index::{CachedMatches, LabelIndex, RegexCache};
 use chronolith_model::kind::is_reserved;
-use chronolith_model::{GoRegex, METRIC_NAME, Matcher, QueryError};
+use chronolith_model::{FullIndexLimit, GoRegex, METRIC_NAME, Matcher, QueryError, Reject, TenantLimits};
 
 use super::tag_values::{FullTag, TagValues};
 use super::tenant_index::{TenantIndex, hash_members};
@@ -21,6 +21,15 @@ use super::value_search::merged_by_value;
 const SERIES_COST: usize = 16;
 /// Cost of matching one value against a regex, in the same unit.
 const PATTERN_COST: usize = 16;
+
+/// Counts that limits of series hold for, each of the metric or label that has most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LargestUses {
+    /// Series of a metric.
+    pub metric_series: u64,
+    /// Values of a label other than the name.
+    pub label_values: u64,
+}
 
 /// Largest series, pairs and values of one tenant, in descending order (`/api/v1/status/tsdb`).
 #[derive(Debug, Clone, Default)]
@@ -311,6 +320,67 @@ impl TenantIndex {
 }
 
 impl TenantIndex {
+    /// Returns the limit that a new series would exceed: series of its metric, or values of one of its
+    /// labels. Cost: a lookup per label whose number of values is at the limit, and one of the metric.
+    pub(crate) fn full_limit(
+        &self,
+        labels: &[(&str, &str)],
+        limits: &TenantLimits,
+    ) -> Option<FullIndexLimit> {
+        if limits.ingestion.metric_series_max > 0
+            && let Some((_, metric)) = labels.iter().find(|(name, _)| *name == METRIC_NAME)
+            && let Some(pair) = self.find_name(METRIC_NAME).and_then(|name| self.find_pair(name, metric))
+            && self.pairs[pair as usize].live_count as usize >= limits.ingestion.metric_series_max
+        {
+            return Some(FullIndexLimit {
+                kind: Reject::MetricSeriesLimit,
+                name: (*metric).to_owned(),
+                used: u64::from(self.pairs[pair as usize].live_count),
+                limit: limits.ingestion.metric_series_max as u64,
+            });
+        }
+        if limits.ingestion.label_values_max == 0 {
+            return None;
+        }
+        let full = |&&(name, value): &&(&str, &str)| {
+            self.is_full_label(name, value, limits.ingestion.label_values_max)
+        };
+        let (name, _) = labels.iter().find(full)?;
+        Some(FullIndexLimit {
+            kind: Reject::LabelValueLimit,
+            name: (*name).to_owned(),
+            used: self.find_name(name).map_or(0, |id| u64::from(self.names[id as usize].live_count)),
+            limit: limits.ingestion.label_values_max as u64,
+        })
+    }
+
+    /// Returns true if `value` would be a new value of a label that has at least `value_count_max`.
+    fn is_full_label(&self, name: &str, value: &str, value_count_max: usize) -> bool {
+        if name == METRIC_NAME || is_reserved(name) {
+            return false;
+        }
+        let Some(name_id) = self.find_name(name) else { return false };
+        let pair = || self.find_pair(name_id, value);
+        self.names[name_id as usize].live_count as usize >= value_count_max
+            && pair().is_none_or(|pair| self.pairs[pair as usize].live_count == 0)
+    }
+
+    /// Returns the series of the metric that has most, and the values of the label that has most, the name
+    /// aside. Cost: visits each metric and label name.
+    pub(crate) fn largest_uses(&self) -> LargestUses {
+        let mut uses = LargestUses::default();
+        for (id, name) in self.names.iter().enumerate() {
+            let text = self.name_text(id as u32);
+            if text == METRIC_NAME {
+                let counts = name.pairs.iter().map(|&pair| self.pairs[pair as usize].live_count);
+                uses.metric_series = u64::from(counts.max().unwrap_or(0));
+            } else if !is_reserved(text) {
+                uses.label_values = uses.label_values.max(u64::from(name.live_count));
+            }
+        }
+        uses
+    }
+
     /// Returns the first tag of a new series that would have more than `value_count_max` values in its
     /// measurement. Cost: a lookup per tag while it has fewer values in all measurements; beyond that, the
     /// rows since the last call, and all rows if series have left since.

@@ -42,6 +42,8 @@ pub(super) struct Name {
     pub(super) len: u32,
     /// Pairs with this name, in order of creation.
     pub(super) pairs: Vec<u32>,
+    /// Pairs with this name that live series have.
+    pub(super) live_count: u32,
     /// A prefix of `pairs`, sorted by value: as many as existed at the last request.
     pub(super) by_value: Mutex<Arc<[u32]>>,
 }
@@ -150,6 +152,7 @@ impl TenantIndex {
             };
             let pair = &mut self.pairs[pair_id as usize];
             self.postings_bytes += pair.postings.push(id);
+            self.names[pair.name as usize].live_count += u32::from(pair.live_count == 0);
             pair.live_count += 1;
             scratch.push(pair_id);
         }
@@ -168,7 +171,7 @@ impl TenantIndex {
         let hash = hash_members(self.members_of(idx).iter());
         self.label_table.remove(hash, |i| i as usize == idx);
         for pair in members_in(&self.starts, &self.members, idx).iter() {
-            self.pairs[pair as usize].live_count -= 1;
+            release_pair(&mut self.pairs, &mut self.names, pair);
         }
         self.rows.kill(idx);
     }
@@ -348,7 +351,7 @@ impl TenantIndex {
         }
         let (start, len) = self.add_text(name);
         let id = self.names.len() as u32;
-        self.names.push(Name { start, len, pairs: Vec::new(), by_value: Mutex::default() });
+        self.names.push(Name { start, len, pairs: Vec::new(), live_count: 0, by_value: Mutex::default() });
         let (text, names, seed) = (&self.text, &self.names, self.seed);
         let hash = |&n: &u32| {
             let n = &names[n as usize];
@@ -393,6 +396,13 @@ impl TenantIndex {
         assert!(self.text.len() <= u32::MAX as usize, "room was checked before");
         (start as u32, text.len() as u32)
     }
+}
+
+/// Takes one live series off the count of a pair.
+pub(super) fn release_pair(pairs: &mut [Pair], names: &mut [Name], pair: u32) {
+    let pair = &mut pairs[pair as usize];
+    pair.live_count -= 1;
+    names[pair.name as usize].live_count -= u32::from(pair.live_count == 0);
 }
 
 pub(super) fn members_in<'a>(starts: &[u32], members: &'a Members, idx: usize) -> MemberIds<'a> {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use chronolith_base::MemoryBudget;
 use chronolith_model::index::{LabelIndex, RegexCache, RegexCacheLimits, select_refs};
-use chronolith_model::{METRIC_NAME, MatchOp, Matcher};
+use chronolith_model::{METRIC_NAME, MatchOp, Matcher, Reject, TenantLimits};
 
 use chronolith_base::sync::RwLock;
 
@@ -192,4 +192,24 @@ fn values_are_counted_per_measurement_without_those_of_series_that_left() {
     index.remove(1);
     check_full(&mut index, "cpu", "new", None);
     check_full(&mut index, "mem", "new", Some(3));
+}
+
+#[test]
+fn a_series_that_left_makes_room_below_the_limits() {
+    let mut limits = TenantLimits::default();
+    (limits.ingestion.metric_series_max, limits.ingestion.label_values_max) = (2, 2);
+    let mut index = TenantIndex::new(1);
+    let full = |index: &TenantIndex, metric: &str, host: &str| {
+        index.full_limit(&[(METRIC_NAME, metric), ("host", host)], &limits).map(|full| (full.kind, full.used))
+    };
+    assert_eq!(full(&index, "cpu", "h0"), None);
+    (0..2).for_each(|id| insert_host(&mut index, id, "cpu", &format!("h{id}")));
+    assert_eq!(full(&index, "cpu", "h0"), Some((Reject::MetricSeriesLimit, 2)));
+    assert_eq!(full(&index, "mem", "h2"), Some((Reject::LabelValueLimit, 2)));
+    assert_eq!(full(&index, "mem", "h1"), None);
+    index.remove(1);
+    assert_eq!(full(&index, "cpu", "h2"), None);
+    insert_host(&mut index, 2, "mem", "h2");
+    // The pair is there, and no live series has it.
+    assert_eq!(full(&index, "mem", "h1"), Some((Reject::LabelValueLimit, 2)));
 }

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_model::TenantId;
+use chronolith_service::limit_uses;
 use chronolith_service::metrics::tenants::OVERFLOW;
 use chronolith_tsdb::LimitUse;
 use serde_json::{Value, json};
@@ -77,7 +78,7 @@ fn tenants_value(web: &Web, limit: usize, sort: &str) -> Value {
 }
 
 fn row_value(web: &Web, name: &str, row: &Row) -> Value {
-    let limits = TenantId::new(name).map(|tenant| limit_uses(web, &tenant)).unwrap_or_default();
+    let limits = TenantId::new(name).map(|tenant| limit_uses(&web.service, &tenant)).unwrap_or_default();
     json!({
         "tenant": name,
         "samplesAccepted": row.accepted_count,
@@ -93,26 +94,4 @@ fn row_value(web: &Web, name: &str, row: &Row) -> Value {
 
 fn limit_value(one: &LimitUse) -> Value {
     json!({ "name": one.name, "setting": one.setting, "used": one.used, "limit": one.limit })
-}
-
-/// Use of the limits of the storage, then of the limits of requests.
-fn limit_uses(web: &Web, tenant: &TenantId) -> Vec<LimitUse> {
-    let mut uses =
-        web.service.lifecycle.opened().map(|store| store.statistics().limit_uses(tenant)).unwrap_or_default();
-    let queries = web.service.limits_of(tenant).queries;
-    let permits = web.service.admission.query.tenant_permits(queries.concurrency_max);
-    let memory = web.service.admission.query_memory.use_of(tenant, queries.memory_bytes_max);
-    uses.push(LimitUse {
-        name: "queries".to_owned(),
-        setting: Some("query.tenant-concurrency"),
-        used: web.service.queries.active.list(Some(tenant)).len() as u64,
-        limit: Some(permits as u64),
-    });
-    uses.push(LimitUse {
-        name: "query_memory".to_owned(),
-        setting: Some("query.tenant-memory"),
-        used: memory.used_bytes,
-        limit: memory.limit_bytes,
-    });
-    uses
 }

@@ -181,6 +181,7 @@ async fn metrics_by_tenant_are_bounded() {
     let (server, _clock) = server(|options| {
         options.service.multitenancy = true;
         options.service.tenant_metrics_max = 2;
+        options.service.tsdb.limits.default.ingestion.metric_series_max = 7;
     });
     for tenant in ["a", "b", "c", "d"] {
         server.send(write_request(Some(tenant), &[(NOW_MS, 1.0), (NOW_MS + 86_400_000, 1.0)])).await;
@@ -194,6 +195,10 @@ async fn metrics_by_tenant_are_bounded() {
         "chronolith_tenant_samples_rejected_total{tenant=\"b\",reason=\"out_of_bounds\"} 1",
         "chronolith_tenant_queries_total{tenant=\"__overflow__\"} 2",
         "chronolith_tenant_head_series{tenant=\"a\"} 1",
+        "chronolith_tenant_limit{tenant=\"a\",limit=\"series\"} 5e+07",
+        "chronolith_tenant_used{tenant=\"a\",limit=\"series\"} 1",
+        "chronolith_tenant_limit{tenant=\"b\",limit=\"metric_series\"} 7",
+        "chronolith_tenant_used{tenant=\"b\",limit=\"metric_series\"} 1",
         "chronolith_tenant_head_series{tenant=\"__overflow__\"} 2",
     ] {
         assert!(text.contains(line), "{line} in {text}");

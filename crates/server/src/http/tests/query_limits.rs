@@ -1,7 +1,8 @@
 //! Limits of tenants on what a query reads from the bucket: bytes, series, chunks, lookback.
 
 use chronolith_model::query::FetchLimit;
-use chronolith_model::{FetchLimits, QueryLimits};
+use chronolith_model::{FetchLimits, QueryLimits, SelectionLimits, TenantLimits};
+use chronolith_tsdb::LimitsTable;
 
 use super::partial::{BucketOfThree, HOUR_MS, SUM, instant};
 use super::*;
@@ -62,4 +63,66 @@ async fn samples_older_than_the_lookback_are_not_seen() {
     // Recent samples are as they were.
     let recent = format!("/api/v1/query?query=count(m)&time={}", NOW_S - 6 * 3600 + 60);
     assert_eq!(server.get(&recent).await.json()["data"]["result"][0]["value"][1], "2");
+}
+
+/// Writes two series of `tenant` with ten samples each, ten seconds apart.
+async fn write_two_series(server: &Fixture, tenant: &str) {
+    let mut request = RequestEncoder::new();
+    for id in ["1", "2"] {
+        let samples: Vec<(i64, f64)> = (0..10).map(|i| (NOW_MS - i * 10_000, 1.0)).rev().collect();
+        request.push_series([("__name__", "local"), ("id", id)], &samples);
+    }
+    let request = Request::post("/api/v1/write")
+        .header("content-encoding", "snappy")
+        .header("x-scope-orgid", tenant)
+        .body(Body::from(request.compressed()));
+    assert_eq!(server.send(request.unwrap()).await.status, StatusCode::NO_CONTENT);
+}
+
+/// Limits of what a query selects hold without a bucket; a reload changes them, and each tenant has its own.
+#[tokio::test]
+async fn a_query_that_selects_more_than_a_limit_is_refused() {
+    let server = Fixture::with(|options| options.service.multitenancy = true).open();
+    let (a, b) = (TenantId::new("a").unwrap(), TenantId::new("b").unwrap());
+    for tenant in [&a, &b] {
+        write_two_series(&server, tenant.as_str()).await;
+    }
+    let none = SelectionLimits::default();
+    let sum = "/api/v1/query?query=sum(sum_over_time(local[5m]))";
+    for (at, above, text) in [
+        (
+            SelectionLimits { series_max: 2, ..none },
+            SelectionLimits { series_max: 1, ..none },
+            "query selects 2 series or more, and query.max-selected-series allows 1",
+        ),
+        (
+            SelectionLimits { samples_max: 20, ..none },
+            SelectionLimits { samples_max: 19, ..none },
+            "query reads 20 samples or more, and query.max-selected-samples allows 19",
+        ),
+        (
+            SelectionLimits { range_ms: 300_000, ..none },
+            SelectionLimits { range_ms: 299_000, ..none },
+            "a selector of the query reads 300s, and query.max-range allows 299s",
+        ),
+    ] {
+        for (selection, is_refused) in [(at, false), (above, true), (at, false)] {
+            let limits = TenantLimits {
+                queries: QueryLimits { selection, ..QueryLimits::default() },
+                ..TenantLimits::default()
+            };
+            let mut table = LimitsTable::default();
+            table.by_tenant.insert(a.clone(), limits);
+            server.web.service.set_limits(table);
+            let answer = server.get_as("b", sum).await;
+            assert_eq!(answer.json()["data"]["result"][0]["value"][1], "20", "{}", answer.text);
+            let answer = server.get_as("a", sum).await;
+            if is_refused {
+                assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", answer.text);
+                assert!(answer.text.contains(text), "{}", answer.text);
+            } else {
+                assert_eq!(answer.json()["data"]["result"][0]["value"][1], "20", "{}", answer.text);
+            }
+        }
+    }
 }

@@ -88,7 +88,7 @@ impl Sender {
             let Some(suppressed) = self.admit(web, kind.reason(), count) else { continue };
             let (request_id, remote, tenant) = self.fields();
             let reason = kind.reason();
-            let error = kind.message();
+            let error = &*outcome.message(*kind);
             tracing::warn!(
                 request_id,
                 remote,

@@ -213,6 +213,52 @@ async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
     }
 }
 
+#[tokio::test]
+async fn bytes_above_the_rate_answer_429_and_above_the_burst_400() {
+    let server = Fixture::with(|options| {
+        options.service.tsdb.limits.default.ingestion.bytes_rate = 100;
+        options.service.tsdb.limits.default.ingestion.bytes_burst = 1000;
+    })
+    .open();
+    let request = |bytes: usize, offset_ms: i64| {
+        let mut request = RequestEncoder::new();
+        let value = "x".repeat(bytes);
+        let labels = [("__name__", "up"), ("l", value.as_str())];
+        request.push_series(labels, &[at(NOW_MS - offset_ms, 1.0)], &SeriesExtras::default());
+        request.compressed()
+    };
+    let answer = send(&server, V2, request(1000, 0)).await;
+    assert_eq!(answer.status.as_u16(), 400, "{}", answer.text);
+    assert!(answer.text.contains("ingestion-bytes-burst) of 1000"), "{}", answer.text);
+    assert!(!answer.headers.contains_key(header::RETRY_AFTER));
+    assert_eq!(send(&server, V2, request(700, 0)).await.status.as_u16(), 204);
+    let answer = send(&server, V2, request(700, 1)).await;
+    assert_eq!(answer.status.as_u16(), 429, "{}", answer.text);
+    assert!(answer.text.contains("(ingestion-bytes-rate) of 100 bytes/s"), "{}", answer.text);
+    assert!(answer.headers.contains_key(header::RETRY_AFTER));
+    server.web.service.set_limits(chronolith_tsdb::LimitsTable::default());
+    assert_eq!(send(&server, V2, request(700, 1)).await.status.as_u16(), 204, "after a reload");
+    let metrics = server.get("/metrics").await.text;
+    for line in ["{reason=\"ingestion_bytes_rate\"} 1\n", "{reason=\"ingestion_bytes_burst\"} 1\n"] {
+        assert!(metrics.contains(&format!("chronolith_write_requests_refused_total{line}")), "{metrics}");
+    }
+}
+
+/// Checks that series of a metric beyond its limit are refused, and the others of the request stored.
+#[tokio::test]
+async fn a_metric_at_its_limit_of_series_is_named() {
+    let server =
+        Fixture::with(|options| options.service.tsdb.limits.default.ingestion.metric_series_max = 2).open();
+    let mut request = RequestEncoder::new();
+    for (name, id) in [("m", "1"), ("m", "2"), ("m", "3"), ("n", "1")] {
+        request.push_series([("__name__", name), ("id", id)], &[at(NOW_MS, 1.0)], &SeriesExtras::default());
+    }
+    let answer = send(&server, V2, request.compressed()).await;
+    assert_eq!(counts(&answer), (400, [Some(3), Some(0), Some(0)]), "{}", answer.text);
+    let text = "metric \"m\" has 2 series, and series-per-metric-limit allows 2: series m{id=\"3\"}";
+    assert!(answer.text.contains(text), "{}", answer.text);
+}
+
 /// Covers a regression: the kernel ended the process when the series of all tenants took more memory than
 /// there is.
 #[tokio::test]

@@ -21,7 +21,7 @@ impl Written {
         let mut lines = Vec::new();
         if let Some((kind, series, time_ms)) = &outcome.first_reject {
             let total = rejected + outcome.accepted_count;
-            let why = kind.message();
+            let why = outcome.message(*kind);
             lines.push(format!(
                 "{rejected} of {total} samples rejected: first: {why}: series {series} time {time_ms}"
             ));

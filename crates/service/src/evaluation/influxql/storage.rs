@@ -73,7 +73,7 @@ impl Storage for TenantStorage<'_> {
                 outcome.rejected_count()
             )),
             Some((kind, ..)) => {
-                Err(format!("partial write: {} dropped={}", kind.message(), outcome.rejected_count()))
+                Err(format!("partial write: {} dropped={}", outcome.message(*kind), outcome.rejected_count()))
             }
         }
     }

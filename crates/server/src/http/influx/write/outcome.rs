@@ -111,7 +111,7 @@ fn partial_write(
                 "max-values-per-tag limit exceeded ({}/{}): measurement={:?} tag={:?} value={:?}",
                 full.value_count, limits.databases.tag_values_max, full.measurement, full.tag, full.value
             ),
-            (kind, _) => kind.message().to_owned(),
+            (kind, _) => outcome.message(*kind).into_owned(),
         },
         count: other_count,
     });
@@ -145,7 +145,8 @@ fn write_error(error: &WriteError) -> InfluxError {
         // A batch that can never fit must not be sent again.
         WriteError::NeverFits { .. }
         | WriteError::NeverFitsShare { .. }
-        | WriteError::BurstExceeded { .. } => StatusCode::BAD_REQUEST,
+        | WriteError::BurstExceeded { .. }
+        | WriteError::BytesBurstExceeded { .. } => StatusCode::BAD_REQUEST,
         WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
