@@ -42,11 +42,35 @@ pub(crate) fn post_form(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let sent = client.send(request.form(form));
-    let mut response = sent.with_context(|| format!("posting to {url}: is the server running there?"))?;
+    exchange(&client, request.form(form), &url, "posting to")
+}
+
+/// Gets `path` below `url`; without a scheme that is `http://`.
+pub(crate) fn get(url: &str, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Answer> {
+    let url = join(url, path);
+    let client = HttpClient::new(BODY_TIMEOUT)?;
+    let mut request = client.get(&url);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    exchange(&client, request, &url, "getting")
+}
+
+fn exchange(client: &HttpClient, request: RequestBuilder, url: &str, doing: &str) -> anyhow::Result<Answer> {
+    let shown = without_login(url);
+    let sent = client.send(request);
+    let mut response = sent.with_context(|| format!("{doing} {shown}: is the server running there?"))?;
     let body = response.read_all(ANSWER_BYTES_MAX);
-    let body = body.with_context(|| format!("reading the response of {url}"))?;
+    let body = body.with_context(|| format!("reading the response of {shown}"))?;
     Ok(Answer { status: response.status(), body })
+}
+
+/// Returns the URL without user and password, for messages.
+fn without_login(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
 }
 
 /// Blocking client on a runtime of its own. Its connections are kept for the next request.
@@ -209,6 +233,24 @@ mod tests {
             let answer = post_form(&format!("{prefix}{address}/x/"), "/api/v1/query", &form, headers);
             (answer, request.join().unwrap())
         })
+    }
+
+    #[test]
+    fn user_and_password_of_a_url_are_sent_and_not_shown() {
+        let ok = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        let (answer, request) = exchange("http://prom:s3cret@", &[], ok);
+        assert_eq!(answer.unwrap().status, 200);
+        assert!(request.contains("\r\nauthorization: Basic cHJvbTpzM2NyZXQ=\r\n"), "{request}");
+        let (answer, _) = exchange("http://prom:s3cret@", &[], "SSH-2.0\r\n\r\n");
+        let error = format!("{:#}", answer.unwrap_err());
+        assert!(error.contains("http://127.0.0.1:") && !error.contains("s3cret"), "{error}");
+        for (url, shown) in [
+            ("https://u:p@ss@h:1/a@b?c", "https://h:1/a@b?c"),
+            ("http://h/a@b", "http://h/a@b"),
+            ("http://u@h", "http://h"),
+        ] {
+            assert_eq!(without_login(url), shown);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod block;
 mod bucket;
 mod check;
 mod client;
+mod credentials;
 mod export;
 mod foreign_dir;
 mod graphite;
@@ -21,6 +22,7 @@ mod progress;
 mod query;
 mod serve;
 mod settings;
+mod tenants;
 mod token;
 mod version;
 mod wal;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Some(("bucket", matches)) => bucket::run(matches),
         Some(("wal", matches)) => wal::run(matches),
         Some(("graphite", matches)) => graphite::run(matches),
+        Some(("tenants", matches)) => tenants::run(matches),
         Some(("token", matches)) => token::run(matches),
         Some(("licences", _)) => {
             query::print(&licences::text());
@@ -89,6 +92,7 @@ fn command() -> Command {
         .subcommand(bucket::command())
         .subcommand(wal::command())
         .subcommand(graphite::command())
+        .subcommand(tenants::command())
         .subcommand(token::command())
         .subcommand(Command::new("licences").about("Print the licences of embedded files"))
         .subcommand(Command::new("version").about("Print the version"))
@@ -106,7 +110,7 @@ fn query_command() -> Command {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(true)
     };
-    Command::new("query")
+    let command = Command::new("query")
         .about("Query a running server")
         .arg(Arg::new("url").required(true).value_name("URL").help("Such as http://127.0.0.1:9595"))
         .arg(Arg::new("expr").required(true).value_name("EXPR").help("PromQL").allow_hyphen_values(true))
@@ -120,7 +124,8 @@ fn query_command() -> Command {
                 .long("json")
                 .action(clap::ArgAction::SetTrue)
                 .help("Print the response of the server unchanged"),
-        )
+        );
+    credentials::add_arguments(command)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use serde_json::Value;
 
 use crate::args::value;
-use crate::client;
+use crate::{client, credentials};
 
 /// Step of a range query that names none.
 const STEP_DEFAULT: &str = "1m";
@@ -20,8 +20,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let url = text("url").unwrap_or_default();
     let expr = text("expr").unwrap_or_default();
     let now = (SystemClock::new().now_ms() / 1000).to_string();
-    let headers: Vec<(&str, &str)> =
+    let authorization = credentials::authorization(matches)?;
+    let mut headers: Vec<(&str, &str)> =
         text("tenant").map(|tenant| ("X-Scope-OrgID", tenant)).into_iter().collect();
+    headers.extend(authorization.iter().map(|value| ("Authorization", value.as_str())));
     let answer = match text("start") {
         Some(start) => {
             let end = text("end").unwrap_or(&now);
