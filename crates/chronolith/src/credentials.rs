@@ -47,6 +47,8 @@ pub(crate) fn authorization(matches: &ArgMatches) -> anyhow::Result<Option<Strin
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the file of the token is a real one")]
+
     use super::*;
 
     fn parsed(arguments: &[&str]) -> Result<ArgMatches, clap::Error> {

@@ -22,6 +22,7 @@ const fn without_setting(text: &'static str) -> Advice {
 /// Returns the advice for a reason.
 pub fn advice_of(reason: &str) -> Advice {
     of_store(reason)
+        .or_else(|| of_cardinality(reason))
         .or_else(|| of_request(reason))
         .or_else(|| of_line(reason))
         .unwrap_or(without_setting("The error text says what is wrong; correct the request at its sender."))
@@ -42,11 +43,6 @@ fn of_store(reason: &str) -> Option<Advice> {
             "duplicates",
             "Two senders write different values of one series at one time. Give each a label of its own, or \
              let the last value win.",
-        ),
-        "series_limit" => of(
-            "series-limit",
-            "The tenant has too many series. Find labels with many values in the cardinality page, or raise \
-             the limit.",
         ),
         "no_metric_name" => without_setting("The series has no label __name__. Correct its sender."),
         "duplicate_label" => without_setting("A label occurs twice. Check relabelling at the sender."),
@@ -75,20 +71,21 @@ fn of_store(reason: &str) -> Option<Advice> {
         "histogram_invalid" => {
             without_setting("Buckets and counts of a histogram contradict each other. Update its sender.")
         }
-        "series_ids_exhausted" => without_setting(
-            "Series ids come back when idle series leave the head. Reduce the churn of series.",
-        ),
         "reserved_label" => without_setting("Rename the labels __kind__ and __field__ at the sender."),
         "field_type_conflict" => without_setting(
             "The field has another type in this shard group. Make all senders write one type.",
         ),
-        "text_limit" => of(
-            "text-bytes-limit",
-            "Texts of the head use up their memory. Write fewer different texts, or raise the limit.",
-        ),
-        "tag_value_limit" => of(
-            "influx.max-values-per-tag",
-            "A tag has too many values. Make it a field at the sender, or raise the limit.",
+        _ => return None,
+    })
+}
+
+/// Reasons of the store that follow from too many series, values or texts.
+fn of_cardinality(reason: &str) -> Option<Advice> {
+    Some(match reason {
+        "series_limit" => of(
+            "series-limit",
+            "The tenant has too many series. Find labels with many values in the cardinality page, or raise \
+             the limit.",
         ),
         "metric_series_limit" => of(
             "series-per-metric-limit",
@@ -98,6 +95,17 @@ fn of_store(reason: &str) -> Option<Advice> {
         "label_value_limit" => of(
             "values-per-label-limit",
             "A label has too many values. Drop it at the sender, or raise the limit.",
+        ),
+        "tag_value_limit" => of(
+            "influx.max-values-per-tag",
+            "A tag has too many values. Make it a field at the sender, or raise the limit.",
+        ),
+        "text_limit" => of(
+            "text-bytes-limit",
+            "Texts of the head use up their memory. Write fewer different texts, or raise the limit.",
+        ),
+        "series_ids_exhausted" => without_setting(
+            "Series ids come back when idle series leave the head. Reduce the churn of series.",
         ),
         _ => return None,
     })

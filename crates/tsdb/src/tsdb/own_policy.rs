@@ -11,7 +11,7 @@ use chronolith_model::{StoreId, TenantLimits, TimeRange, WordKind, WriteBatch, W
 use crate::admin::Admin;
 use crate::admin::error::AdminError;
 use crate::exemplars::{ExemplarStorage, ExemplarWindow};
-use crate::ingestion_rate::IngestionRates;
+use crate::ingestion_rate::{IngestionRates, RequestSize};
 use crate::storage::Storage;
 
 /// Error of a batch with a duplicate policy of its own. Nothing is acknowledged; samples of some block ranges
@@ -50,11 +50,11 @@ impl OwnPolicyWriter<'_> {
         if !has_floats_alone || batch.reordered.iter().any(|&rule| rule > 0) {
             return Err(OwnPolicyError::OtherValues);
         }
-        let sample_count = batch.sample_count() as u64;
-        self.ingestion_rates.take(store, limits, sample_count, self.storage.env().clock.mono_ns())?;
+        let size = RequestSize::of(batch);
+        self.ingestion_rates.take(store, limits, size, self.storage.env().clock.mono_ns())?;
         let stored = self.write(store, batch, limits);
         if stored.is_err() {
-            self.ingestion_rates.give_back(store, limits, sample_count);
+            self.ingestion_rates.give_back(store, limits, size);
         }
         stored
     }
