@@ -22,7 +22,6 @@ const fn without_setting(text: &'static str) -> Advice {
 /// Returns the advice for a reason.
 pub fn advice_of(reason: &str) -> Advice {
     of_store(reason)
-        .or_else(|| of_cardinality(reason))
         .or_else(|| of_request(reason))
         .or_else(|| of_line(reason))
         .unwrap_or(without_setting("The error text says what is wrong; correct the request at its sender."))
@@ -30,6 +29,11 @@ pub fn advice_of(reason: &str) -> Advice {
 
 /// Reasons of the store.
 fn of_store(reason: &str) -> Option<Advice> {
+    of_sample(reason).or_else(|| of_cardinality(reason))
+}
+
+/// Reasons of the store that follow from one sample or its labels.
+fn of_sample(reason: &str) -> Option<Advice> {
     Some(match reason {
         "too_old" => of(
             "retention",
