@@ -154,9 +154,7 @@ impl OpenConnection {
     pub(super) fn state(&self) -> &Arc<ConnectionState> {
         &self.state
     }
-}
 
-impl OpenConnection {
     /// Counts a handshake until the value is dropped. At [`TLS_HANDSHAKE_COUNT_MAX`], the oldest one is given
     /// up.
     pub(super) fn begin_handshake(&self) -> Handshake {

@@ -67,7 +67,7 @@ pub(crate) use lifecycle::reload_now;
 pub(crate) fn router(web: Arc<Web>) -> Router {
     // Users of the web configuration file may come and go.
     let access = match web.service.access.is_on() || web.web_config().is_some() {
-        true => Access::Logins,
+        true => Access::logins(),
         false => Access::of(Principal::unrestricted()),
     };
     router_with(web, &access)

@@ -192,7 +192,7 @@ impl Server {
                         tracing::info!(principals, "access file read");
                     }
                     Err(error) => {
-                        tracing::error!(error, "access file not used, the principals read before stay")
+                        tracing::error!(error, "access file not used, the previous principals stay in use")
                     }
                 });
             }
@@ -214,7 +214,10 @@ impl Server {
                     Ok(false) => {}
                     Ok(true) => tracing::info!("web configuration file read"),
                     Err(error) => {
-                        tracing::error!(error, "web configuration not used, the one read before stays")
+                        tracing::error!(
+                            error,
+                            "web configuration file not used, the previous one stays in use"
+                        )
                     }
                 });
             }

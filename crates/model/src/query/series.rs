@@ -46,9 +46,15 @@ pub trait SampleSource: Send + Sync {
     /// [`QueryError::Corrupt`] if a chunk fails its checksum; samples before it have been appended.
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError>;
 
+    /// Source of which this one is a view with the same type, unit and roll-ups; `None` for others. Methods
+    /// without decoded samples ask it, unless the view implements them.
+    fn inner(&self) -> Option<&dyn SampleSource> {
+        None
+    }
+
     /// Type of the samples. `read` casts them to floats.
     fn column_type(&self) -> ColumnType {
-        ColumnType::Float
+        self.inner().map_or(ColumnType::Float, SampleSource::column_type)
     }
 
     /// As [`SampleSource::read`], in the type of `out` and without staleness markers. A source of integers or
@@ -83,7 +89,11 @@ pub trait SampleSource: Send + Sync {
 
     /// Appends the archives of which the source keeps windows, with the methods that it keeps. Cost: a search
     /// per archive of each block.
-    fn rollup_archives(&self, _out: &mut Vec<RollupArchive>) {}
+    fn rollup_archives(&self, out: &mut Vec<RollupArchive>) {
+        if let Some(inner) = self.inner() {
+            inner.rollup_archives(out);
+        }
+    }
 
     /// Returns the windows of `archive` in `range`, which consists of whole windows. Windows that the source
     /// does not keep, or in which it has a sample outside of the archive, are left out. `out` is empty. Cost:
@@ -97,6 +107,9 @@ pub trait SampleSource: Send + Sync {
         range: TimeRange,
         out: &mut RollupRead,
     ) -> Result<(), QueryError> {
+        if let Some(inner) = self.inner() {
+            return inner.read_rollup(archive, range, out);
+        }
         let all = self.time_bounds().map(|(first, last)| TimeRange::inclusive(first, last));
         out.add_raw(archive, all.unwrap_or(range), range);
         Ok(())
@@ -107,17 +120,21 @@ pub trait SampleSource: Send + Sync {
 
     /// Loads memory that `read` needs into the cache of the core. Called for several sources before they are
     /// read, so that their cache misses overlap.
-    fn prefetch(&self) {}
+    fn prefetch(&self) {
+        if let Some(inner) = self.inner() {
+            inner.prefetch();
+        }
+    }
 
     /// Estimate of the chunks that `read` decodes for the selected range, for reports; 0 if unknown.
     fn chunk_count_hint(&self) -> usize {
-        0
+        self.inner().map_or(0, SampleSource::chunk_count_hint)
     }
 
     /// Bounds (inclusive) of the times of all samples; `None` if they are unknown without reading. Sources
     /// with disjoint bounds are read one after the other instead of merged.
     fn time_bounds(&self) -> Option<(i64, i64)> {
-        None
+        self.inner()?.time_bounds()
     }
 }
 

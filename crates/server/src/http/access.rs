@@ -31,14 +31,25 @@ use crate::web::Web;
 pub(super) enum Access {
     /// Every request is sent by this principal.
     Open(Arc<Principal>),
-    /// Requests have to log in.
-    Logins,
+    /// Requests have to log in, as soon as there are principals.
+    Logins {
+        /// Sender of every request before that.
+        anyone: Arc<Principal>,
+        /// Sender of requests for open routes after that.
+        nobody: Arc<Principal>,
+    },
 }
 
 impl Access {
     /// Every request is sent by `sender`.
     pub(super) fn of(sender: Principal) -> Access {
         Access::Open(Arc::new(sender))
+    }
+
+    /// Requests have to log in.
+    pub(super) fn logins() -> Access {
+        let anyone = Arc::new(Principal::unrestricted());
+        Access::Logins { anyone, nobody: Arc::new(Principal::nobody()) }
     }
 }
 
@@ -115,7 +126,7 @@ impl Guard {
         let named = named_tenants(multitenancy, request.headers());
         let credential = match self.access {
             Access::Open(_) => Ok(None),
-            Access::Logins => login::credential_of(request, self.takes_url_credentials),
+            Access::Logins { .. } => login::credential_of(request, self.takes_url_credentials),
         };
         // Not async here: a future must not hold the request, whose body cannot be shared by threads.
         self.sender(named, credential)
@@ -126,17 +137,15 @@ impl Guard {
         named: Result<Vec<TenantId>, TenantError>,
         credential: Result<Option<Credential>, LoginError>,
     ) -> Result<Sender, Refused> {
-        // Open routes need no login.
-        let needs_login = self.scope != Scope::Public;
-        let asks_for_login = needs_login && self.web.service.access.is_on();
-        let principal = match &self.access {
-            Access::Open(sender) => sender.clone(),
-            Access::Logins if asks_for_login => {
+        let (principal, is_logged_in) = match &self.access {
+            Access::Open(sender) => (sender.clone(), false),
+            Access::Logins { anyone, .. } if !self.web.service.access.is_on() => (anyone.clone(), false),
+            // Open routes need no login.
+            Access::Logins { nobody, .. } if self.scope == Scope::Public => (nobody.clone(), false),
+            Access::Logins { .. } => {
                 let credential = credential.map_err(Refused::Login)?;
-                login::principal_of(&self.web, credential).await.map_err(Refused::Login)?
+                (login::principal_of(&self.web, credential).await.map_err(Refused::Login)?, true)
             }
-            Access::Logins if !self.web.service.access.is_on() => Arc::new(Principal::unrestricted()),
-            Access::Logins => Arc::new(Principal::nobody()),
         };
         principal.check_scope(self.scope).map_err(Refused::Denied)?;
         if matches!(self.shows, Shows::AllSeries | Shows::WholeServer) {
@@ -149,7 +158,7 @@ impl Guard {
             Ok(tenants) => Ok(Identity::new(principal, tenants).map_err(Refused::Denied)?),
             Err(error) => Err(error),
         };
-        Ok(Sender { identity, is_logged_in: asks_for_login && matches!(self.access, Access::Logins) })
+        Ok(Sender { identity, is_logged_in })
     }
 
     /// Returns the tenants of a request that names `named`.

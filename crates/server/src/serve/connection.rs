@@ -173,7 +173,7 @@ impl Conversation {
         let served = pin!(served);
         tokio::select! {
             _ = self.drive(served, http2::Connection::graceful_shutdown) => {}
-            () = watch.stalled() => tracing::debug!("connection closed: its client takes no more of a response"),
+            () = watch.stalled() => tracing::debug!("connection closed: the client does not read a response"),
         }
     }
 

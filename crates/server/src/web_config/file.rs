@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use chronolith_service::access::passwords::BcryptHash;
+use hyper::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_saphyr::{Error, Spanned};
 
@@ -21,7 +22,7 @@ use super::tls::{TlsOptions, TlsSection};
 pub(crate) struct WebConfig {
     tls: Option<TlsOptions>,
     http2: bool,
-    headers: Vec<(&'static str, String)>,
+    headers: Vec<(HeaderName, HeaderValue)>,
     users: Vec<(String, BcryptHash)>,
     rate_limit: Option<RateLimit>,
 }
@@ -63,7 +64,7 @@ impl WebConfig {
     }
 
     /// Headers of each response, with their values.
-    pub(crate) fn headers(&self) -> &[(&'static str, String)] {
+    pub(crate) fn headers(&self) -> &[(HeaderName, HeaderValue)] {
         &self.headers
     }
 
@@ -135,7 +136,7 @@ fn fault(error: &Error) -> String {
 
 fn headers_of(
     headers: BTreeMap<String, Spanned<Option<String>>>,
-) -> Result<Vec<(&'static str, String)>, String> {
+) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let mut set = Vec::new();
     for (name, value) in headers {
         let Some((name, allowed)) = HEADERS.iter().find(|(known, _)| *known == name) else {
@@ -147,11 +148,11 @@ fn headers_of(
             let why = format!("`headers`: {name} is {text:?}, expected {}", allowed.join(" or "));
             return Err(fault_at(&value, &why));
         }
-        if text.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        let Ok(header) = HeaderValue::from_bytes(text.as_bytes()) else {
             return Err(fault_at(&value, &format!("`headers`: {name} has a control character")));
-        }
+        };
         if !text.is_empty() {
-            set.push((*name, text.to_owned()));
+            set.push((HeaderName::try_from(*name).expect("names of the list are valid"), header));
         }
     }
     Ok(set)

@@ -36,7 +36,7 @@ pub(crate) struct InUse {
     limiter: Option<Arc<Limiter>>,
 }
 
-/// Bytes of the file and of those that it names.
+/// Bytes of the file, and of the certificates and keys that it names.
 #[derive(Clone, PartialEq, Eq)]
 struct Content {
     text: String,
@@ -93,7 +93,7 @@ impl WebConfigFile {
         self.read_ms.load(Ordering::Relaxed)
     }
 
-    /// Reads the file and those that it names, and uses them if one of them has changed since the last
+    /// Reads the file and its certificates and keys, and uses them if one has changed since the last
     /// reading. Returns true if other settings are in use now.
     ///
     /// # Errors

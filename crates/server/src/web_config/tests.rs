@@ -1,4 +1,4 @@
-//! Verdicts over web configuration files, and what of a file must never be shown.
+//! Verdicts over web configuration files, and secrets of a file that no error may show.
 
 use std::path::Path;
 
@@ -91,6 +91,23 @@ fn errors_show_no_secret() {
         let error = check(&disk, yaml).expect_err(yaml);
         assert!(!error.contains("SECRET"), "{yaml}: {error}");
     }
+}
+
+/// A value beyond ASCII was taken, and then left out of each response.
+#[test]
+fn headers_keep_values_of_any_text() {
+    let headers = |value: &str| {
+        let yaml = format!("http_server_config:\n  headers:\n    Content-Security-Policy: \"{value}\"\n");
+        file::WebConfig::parse(&yaml, Path::new("/etc")).map(|config| config.headers().to_vec())
+    };
+    let found = headers("report-to é").expect("a valid file");
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].0.as_str(), found[0].1.as_bytes()),
+        ("content-security-policy", "report-to é".as_bytes())
+    );
+    assert_eq!(headers("").expect("a valid file"), []);
+    assert!(headers(r"a\x7f").expect_err("a control character").contains("control character"));
 }
 
 /// Paths in the file are relative to it, not to the working directory of the process.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chronolith_model::query::{ColumnType, Layer, Layered, Opened, Read, TypedColumns, VisitSamples, Wanted};
+use chronolith_model::query::{Layer, Layered, Opened, Read, TypedColumns, VisitSamples, Wanted};
 use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, Queryable, ReadContext, SampleSource, SeriesRead, TimeRange};
 
@@ -76,6 +76,10 @@ struct BoundedSamples {
 }
 
 impl SampleSource for BoundedSamples {
+    fn inner(&self) -> Option<&dyn SampleSource> {
+        Some(&*self.samples)
+    }
+
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         part_from(range, self.start_ms).map_or(Ok(()), |range| self.samples.read(range, out))
     }
@@ -91,16 +95,8 @@ impl SampleSource for BoundedSamples {
             .map_or(Ok(()), |range| self.samples.visit_chunks(range, accepts, scratch, visit))
     }
 
-    fn column_type(&self) -> ColumnType {
-        self.samples.column_type()
-    }
-
     fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
         part_from(range, self.start_ms).map_or(Ok(()), |range| self.samples.read_typed(range, out))
-    }
-
-    fn rollup_archives(&self, out: &mut Vec<RollupArchive>) {
-        self.samples.rollup_archives(out);
     }
 
     fn read_rollup(
@@ -121,17 +117,5 @@ impl SampleSource for BoundedSamples {
 
     fn sample_count_hint(&self) -> usize {
         self.samples.sample_count_hint()
-    }
-
-    fn prefetch(&self) {
-        self.samples.prefetch();
-    }
-
-    fn chunk_count_hint(&self) -> usize {
-        self.samples.chunk_count_hint()
-    }
-
-    fn time_bounds(&self) -> Option<(i64, i64)> {
-        self.samples.time_bounds()
     }
 }

@@ -10,10 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chronolith_model::query::{
-    ColumnType, Opened, Read, SamplesPart, SelectionExceeded, Source, TypedColumns, VisitSamples, Wanted,
-    map_series,
+    Opened, Read, SamplesPart, SelectionExceeded, Source, TypedColumns, VisitSamples, Wanted, map_series,
 };
-use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{
     Columns, QueryError, Queryable, ReadContext, SampleSource, SelectionLimits, SeriesBatches, SeriesRead,
     TimeRange,
@@ -128,6 +126,10 @@ struct CountedSamples {
 }
 
 impl SampleSource for CountedSamples {
+    fn inner(&self) -> Option<&dyn SampleSource> {
+        Some(&*self.samples)
+    }
+
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let before = out.len();
         self.samples.read(range, out)?;
@@ -150,42 +152,13 @@ impl SampleSource for CountedSamples {
         })
     }
 
-    fn column_type(&self) -> ColumnType {
-        self.samples.column_type()
-    }
-
     fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
         let before = out.times.len();
         self.samples.read_typed(range, out)?;
         self.counts.add_samples(out.times.len() - before)
     }
 
-    fn rollup_archives(&self, out: &mut Vec<RollupArchive>) {
-        self.samples.rollup_archives(out);
-    }
-
-    fn read_rollup(
-        &self,
-        archive: &RollupArchive,
-        range: TimeRange,
-        out: &mut RollupRead,
-    ) -> Result<(), QueryError> {
-        self.samples.read_rollup(archive, range, out)
-    }
-
     fn sample_count_hint(&self) -> usize {
         self.samples.sample_count_hint()
-    }
-
-    fn prefetch(&self) {
-        self.samples.prefetch();
-    }
-
-    fn chunk_count_hint(&self) -> usize {
-        self.samples.chunk_count_hint()
-    }
-
-    fn time_bounds(&self) -> Option<(i64, i64)> {
-        self.samples.time_bounds()
     }
 }

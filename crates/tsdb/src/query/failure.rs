@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::query::{ColumnType, TypedColumns};
-use chronolith_model::rollup::{RollupArchive, RollupRead};
+use chronolith_model::query::TypedColumns;
 use chronolith_model::{
     Columns, QueryError, ReadContext, SampleSource, SeriesBatches, SeriesRead, TimeRange,
 };
@@ -95,28 +94,15 @@ struct PartSamples {
 }
 
 impl SampleSource for PartSamples {
+    fn inner(&self) -> Option<&dyn SampleSource> {
+        Some(&*self.samples)
+    }
+
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let start = out.len();
         let result = self.samples.read(range, out).map_err(|error| source_error(error, &self.ctx));
         // Samples before the damage may be some that were deleted.
         self.failure.or_warn(result, || out.truncate(start), &self.ctx)
-    }
-
-    fn rollup_archives(&self, out: &mut Vec<RollupArchive>) {
-        self.samples.rollup_archives(out);
-    }
-
-    fn read_rollup(
-        &self,
-        archive: &RollupArchive,
-        range: TimeRange,
-        out: &mut RollupRead,
-    ) -> Result<(), QueryError> {
-        self.samples.read_rollup(archive, range, out)
-    }
-
-    fn column_type(&self) -> ColumnType {
-        self.samples.column_type()
     }
 
     fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
@@ -125,17 +111,5 @@ impl SampleSource for PartSamples {
 
     fn sample_count_hint(&self) -> usize {
         self.samples.sample_count_hint()
-    }
-
-    fn prefetch(&self) {
-        self.samples.prefetch();
-    }
-
-    fn chunk_count_hint(&self) -> usize {
-        self.samples.chunk_count_hint()
-    }
-
-    fn time_bounds(&self) -> Option<(i64, i64)> {
-        self.samples.time_bounds()
     }
 }

@@ -9,7 +9,7 @@ use serde_saphyr::Spanned;
 
 use crate::web_config::position::fault_at;
 
-/// Versions from the oldest; those that the library lacks have no value.
+/// Versions from the oldest; a version that the library lacks has no value.
 static VERSIONS: [(&str, Option<&SupportedProtocolVersion>); 4] =
     [("TLS10", None), ("TLS11", None), ("TLS12", Some(&TLS12)), ("TLS13", Some(&TLS13))];
 

@@ -80,7 +80,7 @@ fn without_multitenancy_the_only_tenant_needs_no_name() {
     assert!(directory.find_token(TOKEN).expect("known").may_name(&TenantId::anonymous()));
 }
 
-/// A name in both files was to be no way around the scopes of the access file.
+/// A user of the web file with the same name does not get around the scopes of the access file.
 #[test]
 fn the_access_file_counts_for_a_name_that_the_web_file_has_too() {
     let hash =

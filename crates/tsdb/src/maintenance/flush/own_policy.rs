@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use chronolith_block::{BlockEntry, BlockSource, BlockWriter, WrittenBlock, publish};
+use chronolith_block::{BlockEntry, BlockSource, WrittenBlock, publish};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::chunk::kinds;
 use chronolith_format::store_name;
@@ -64,10 +64,7 @@ impl FlushWriter<'_> {
         range: TimeRange,
         series: &[(&DecodedSeries, Columns)],
     ) -> Result<WrittenBlock, FlushError> {
-        let store = blocks.tenant();
-        let writer = BlockWriter::create_after(self.storage().env(), blocks.dir(), latest)?;
-        let encoding = self.storage().block_encoding_of(store);
-        let mut writer = writer.with_unit(store.time_unit()).with_encoding(encoding);
+        let mut writer = self.begin_block(blocks, latest)?;
         let mut encoder = SeriesEncoder::default();
         let mut chunks = Vec::new();
         for (series, samples) in series {

@@ -135,8 +135,7 @@ impl<'a> FlushWriter<'a> {
         let blocks = self.storage.blocks().tenant_or_new(store);
         blocks.make_dir(&*env.disk)?;
         let encoding = self.storage.block_encoding_of(store);
-        let writer = BlockWriter::create_after(env, blocks.dir(), self.storage.newest_ulid(&blocks))?;
-        let mut writer = writer.with_unit(store.time_unit()).with_encoding(encoding);
+        let mut writer = self.begin_block(&blocks, self.storage.newest_ulid(&blocks))?;
         let mut encoder = SeriesEncoder::default();
         for series in snapshot.series() {
             let WindowSeries { labels, chunks, texts, damages } = series?;
@@ -161,6 +160,17 @@ impl<'a> FlushWriter<'a> {
         let block = writer.write(range)?;
         let store = store.clone();
         Ok(WrittenWindow { tenant: store, range, snapshot, blocks, ulid, bytes, block, started_ns })
+    }
+
+    /// Begins a block with a name after `previous`, in the unit and encoding of its store.
+    pub(super) fn begin_block(
+        &self,
+        blocks: &TenantBlocks,
+        previous: Option<Ulid>,
+    ) -> Result<BlockWriter, BlockError> {
+        let store = blocks.tenant();
+        let writer = BlockWriter::create_after(self.storage.env(), blocks.dir(), previous)?;
+        Ok(writer.with_unit(store.time_unit()).with_encoding(self.storage.block_encoding_of(store)))
     }
 
     /// Syncs the blocks, adds them to the lists of their tenants and removes their samples from the head.
