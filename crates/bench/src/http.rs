@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use flate2::read::MultiGzDecoder;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
 /// Longer than the two minutes after which servers give a query up, so that it is they who say so.
@@ -22,9 +23,46 @@ const WRITE_PATH: &str = "/api/v1/write";
 /// Buffer of a connection for queries.
 const READ_BYTES: usize = 64 << 10;
 
+/// Bytes of a connection, plain or encrypted.
+pub(crate) enum Wire {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl From<TcpStream> for Wire {
+    fn from(stream: TcpStream) -> Wire {
+        Wire::Plain(stream)
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.read(buf),
+            Wire::Tls(stream) => stream.read(buf),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.write(bytes),
+            Wire::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Wire::Plain(stream) => stream.flush(),
+            Wire::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 /// Connection that posts bodies.
 pub(crate) struct WriteConnection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Wire>,
     head: String,
 }
 
@@ -36,18 +74,26 @@ impl WriteConnection {
 
     /// The same for a tenant.
     pub(crate) fn open_as(port: u16, tenant: &str) -> Result<WriteConnection> {
+        Ok(WriteConnection::remote_write_over(connect(port)?.into(), port, tenant))
+    }
+
+    /// Remote write for a tenant over a connection that is there.
+    pub(crate) fn remote_write_over(stream: Wire, port: u16, tenant: &str) -> WriteConnection {
         let headers = format!(
             "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
              X-Prometheus-Remote-Write-Version: 0.1.0\r\nX-Scope-OrgID: {tenant}\r\n"
         );
-        WriteConnection::open_with(port, WRITE_PATH, &headers)
+        WriteConnection::over(stream, port, WRITE_PATH, &headers)
     }
 
     /// Connects to `port`; bodies go to `path` with `headers`, each of which ends with a line break.
     pub(crate) fn open_with(port: u16, path: &str, headers: &str) -> Result<WriteConnection> {
-        let stream = connect(port)?;
+        Ok(WriteConnection::over(connect(port)?.into(), port, path, headers))
+    }
+
+    fn over(stream: Wire, port: u16, path: &str, headers: &str) -> WriteConnection {
         let head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{headers}");
-        Ok(WriteConnection { stream: BufReader::new(stream), head })
+        WriteConnection { stream: BufReader::new(stream), head }
     }
 
     /// Sends what follows for `tenant`.
@@ -72,6 +118,7 @@ impl WriteConnection {
         let stream = self.stream.get_mut();
         stream.write_all(head.as_bytes())?;
         stream.write_all(body)?;
+        stream.flush()?;
         let (status, len) = self.read_head()?;
         let mut answer = vec![0; len];
         self.stream.read_exact(&mut answer)?;
@@ -92,7 +139,7 @@ struct Head {
     coding: Accept,
 }
 
-fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Head> {
+fn read_head(stream: &mut BufReader<Wire>) -> Result<Head> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|text| text.parse().ok());
@@ -177,7 +224,7 @@ impl Received<'_> {
 
 /// Connection for many queries.
 pub(crate) struct QueryConnection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Wire>,
     port: u16,
     tenant: String,
     accept: Accept,
@@ -192,9 +239,14 @@ impl QueryConnection {
 
     /// The same for a tenant.
     pub(crate) fn open_as(port: u16, tenant: &str) -> Result<QueryConnection> {
-        let stream = BufReader::with_capacity(READ_BYTES, connect(port)?);
+        Ok(QueryConnection::over(connect(port)?.into(), port, tenant))
+    }
+
+    /// The same over a connection that is there.
+    pub(crate) fn over(stream: Wire, port: u16, tenant: &str) -> QueryConnection {
+        let stream = BufReader::with_capacity(READ_BYTES, stream);
         let tenant = tenant.to_owned();
-        Ok(QueryConnection { stream, port, tenant, accept: Accept::Gzip, body: Vec::new() })
+        QueryConnection { stream, port, tenant, accept: Accept::Gzip, body: Vec::new() }
     }
 
     pub(crate) fn accept(&self) -> Accept {
@@ -221,6 +273,7 @@ impl QueryConnection {
             "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Scope-OrgID: {tenant}\r\n{accept}\r\n"
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
+        self.stream.get_mut().flush()?;
         let head = read_head(&mut self.stream)?;
         let mut body = std::mem::take(&mut self.body);
         body.clear();
@@ -327,7 +380,8 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn connect(port: u16) -> Result<TcpStream> {
+/// Connects to `port` of this machine.
+pub(crate) fn connect(port: u16) -> Result<TcpStream> {
     let stream = TcpStream::connect(("127.0.0.1", port)).with_context(|| format!("port {port}"))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(IO_WAIT))?;

@@ -47,6 +47,7 @@ mod restart;
 mod rollups;
 mod server;
 mod sizes;
+mod tls;
 mod traffic;
 mod workers;
 mod write_path;
@@ -121,6 +122,8 @@ enum Name {
     LoadWalLarge(load_wal_large::Options),
     /// Kill and restart: time to the first correct answer, acknowledged samples lost, memory.
     Restart(restart::Options),
+    /// TLS: CPU of writes and small queries next to plain HTTP, half-open handshakes, new certificates.
+    Tls(tls::Options),
     /// The store without a server: 1 to 200 writers, with and without fsync.
     WritePath(write_path::Options),
 }
@@ -154,6 +157,7 @@ impl Name {
             Name::LoadWal(options) => options,
             Name::LoadWalLarge(options) => options,
             Name::Restart(options) => options,
+            Name::Tls(options) => options,
             Name::WritePath(options) => options,
         }
     }

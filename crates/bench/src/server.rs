@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     /// Prometheus: the sections of its configuration after `global`; InfluxDB: lines of its section `data`;
     /// carbon: its archive.
     config: String,
+    /// The port speaks TLS, so that none of this module's requests by HTTP can be sent.
+    speaks_tls: bool,
 }
 
 impl Setup {
@@ -54,6 +56,11 @@ impl Setup {
     /// Adds flags of this repository's server.
     pub(crate) fn own_flags<F: Into<String>>(self, flags: impl IntoIterator<Item = F>) -> Setup {
         self.flags(Kind::Chronolith, flags)
+    }
+
+    /// Expects TLS on the port: the server counts as ready when it accepts connections.
+    pub(crate) fn speaks_tls(self) -> Setup {
+        Setup { speaks_tls: true, ..self }
     }
 
     /// Sets the configuration of a server that has a file for it.
@@ -228,7 +235,7 @@ impl Server {
 
     /// Returns true if the server reports that it is ready.
     pub(crate) fn is_ready(&self) -> bool {
-        if self.kind == Kind::Carbon {
+        if self.kind == Kind::Carbon || self.setup.speaks_tls {
             return TcpStream::connect(("127.0.0.1", self.port)).is_ok();
         }
         http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status / 100 == 2)
