@@ -5,6 +5,7 @@
 mod authority;
 mod client;
 mod floods;
+mod routes;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use self::authority::{Authority, Pair};
-use self::client::{Client, Reply};
+use self::client::{Client, Reply, basic};
 
 /// Longer than any answer and any reading of a changed file takes.
 const WAIT: Duration = Duration::from_secs(30);

@@ -153,12 +153,22 @@ impl Client {
 }
 
 impl Connection {
-    /// Sends one request.
+    /// Sends a GET.
     pub(super) async fn get(&self, path: &str, headers: &[(&str, String)]) -> Result<Reply, String> {
+        self.send("GET", path, headers).await
+    }
+
+    /// Sends a request without a body.
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+    ) -> Result<Reply, String> {
         let mut sender = self.0.lock().await;
         let is_http2 = matches!(&*sender, Sender::Http2(_));
         let uri = if is_http2 { format!("http://localhost{path}") } else { path.to_owned() };
-        let mut request = Request::get(uri);
+        let mut request = Request::builder().method(method).uri(uri);
         if !is_http2 {
             request = request.header("host", "localhost");
         }
