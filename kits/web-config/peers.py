@@ -165,6 +165,8 @@ def check_requests(site, report):
     basic = "Basic " + base64.b64encode(b"alice:fakepassword").decode()
     line = b"cpu,host=a usage=1"
     for what, path, headers, body, want in [
+        ("Telegraf, outputs.influxdb: CREATE DATABASE at its start", "/query", {"Authorization": basic},
+         b"q=CREATE+DATABASE+%22telegraf%22", 200),
         ("Telegraf, outputs.influxdb: username, password", "/write?db=telegraf", {"Authorization": basic}, line, 204),
         ("Telegraf, outputs.influxdb_v2: token", "/api/v2/write?bucket=telegraf&org=o&precision=ns",
          {"Authorization": f"Token {site.token}"}, line, 204),

@@ -1,7 +1,7 @@
 //! Passwords of users whose hashes are bcrypt's: verification on one thread at a time.
 //!
-//! Invariants: bcrypt uses at most one core and never an async thread; at most [`QUEUE_COUNT_MAX`] logins
-//! wait for it. A user that does not exist costs as much as one that does.
+//! Invariants: bcrypt uses at most one core, at low priority and never on an async thread; at most
+//! [`QUEUE_COUNT_MAX`] logins wait for it. A user that does not exist costs as much as one that does.
 //! Not here: the cache (`right_passwords`), users and their hashes (the caller's table), answers to a
 //! refused login (`server`).
 
@@ -11,9 +11,9 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use chronolith_base::Rng;
+use chronolith_base::{Rng, thread};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::right_passwords::RightPasswords;
 
@@ -150,14 +150,18 @@ impl Passwords {
             return Ok(true);
         }
         let password = password.to_vec();
+        let (answer, answered) = oneshot::channel();
         let verify = move || {
+            // A flood of wrong passwords would keep a core from the requests of others.
+            thread::lower_priority_of_long_work(0);
             let is_right = hash.verify(&password);
             // The permit lives as long as the hash, also if the caller has gone.
             drop(running);
-            is_right
+            let _ = answer.send(is_right);
         };
-        // The task fails only if the runtime stops.
-        let is_right = tokio::task::spawn_blocking(verify).await.unwrap_or(false) && stored.is_some();
+        // Starting a thread costs a thousandth of a hash, and its low priority ends with it.
+        thread::spawn("password", verify).map_err(|_| Busy)?;
+        let is_right = answered.await.unwrap_or(false) && stored.is_some();
         if is_right {
             self.right.remember(pair);
         }
