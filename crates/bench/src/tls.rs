@@ -1,5 +1,5 @@
 //! Benchmark `tls`: CPU of the server for writes and small queries over TLS next to plain HTTP, latency next
-//! to half-open handshakes, and certificates that are exchanged under load.
+//! to hostile clients, and certificates that are exchanged under load.
 //!
 //! Invariants: both servers take the same bodies and requests in the same run and take turns, round by
 //! round; connections are kept, as agents and dashboards keep them; queries ask for gzip.
@@ -17,11 +17,12 @@ use chronolith_base::{Clock as _, SystemClock};
 use crate::driver::{Benchmark, Run};
 use crate::http::query_path;
 use crate::latency::{at, timed};
-use crate::proc::Stopwatch;
+use crate::proc::{self, Stopwatch};
 use crate::report::{MIB, Table};
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{STEP_MS, SeriesBody};
 use certificate::{Authority, Client};
+use flood::Attack;
 
 const COST_MAX: f64 = 1.1;
 const SLOWDOWN_MAX: f64 = 2.0;
@@ -47,7 +48,10 @@ pub(crate) struct Options {
     /// Handshakes that do not go on.
     #[arg(long, default_value_t = 10_000)]
     half_open: usize,
-    /// Length of the phases without and with these handshakes, in seconds.
+    /// Connections of each of the other kinds of hostile clients.
+    #[arg(long, default_value_t = 1000)]
+    attacks: usize,
+    /// Length of the phases without and with hostile clients, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Certificates that are exchanged under load, one per second.
@@ -80,8 +84,14 @@ impl Benchmark for Options {
             let mut plain = Side::new(plain, Client { tls: None })?;
             let mut tls = Side::new(tls, authority.client()?)?;
             self.measure_cost(run, &mut plain, &mut tls)?;
-            let handshakes = self.measure_handshakes(run, &tls);
-            run.keep("half-open handshakes", handshakes);
+            for (attack, count) in [
+                (Attack::HalfOpen, self.half_open),
+                (Attack::RapidReset, self.attacks),
+                (Attack::HugeHeaders, self.attacks),
+            ] {
+                let measured = self.measure_attack(run, &tls, attack, count);
+                run.keep(attack.name(), measured);
+            }
             let exchanges = self.measure_exchanges(run, &tls, &authority);
             run.keep("certificates", exchanges);
             Ok(())
@@ -115,29 +125,32 @@ impl Options {
         Ok(())
     }
 
-    /// Measures latencies of small queries on a kept connection, without and with half-open handshakes.
-    fn measure_handshakes(&self, run: &mut Run, side: &Side) -> Result<()> {
+    /// Measures latencies of small queries on a kept connection, without and with hostile clients.
+    fn measure_attack(&self, run: &mut Run, side: &Side, attack: Attack, count: usize) -> Result<()> {
         let during = Duration::from_secs(self.seconds);
         let port = side.server.port;
         let alone = side.query_for(during)?;
+        proc::reset_peak(side.server.pid())?;
         let before = side.server.memory()?.now_bytes;
         let stop = AtomicBool::new(false);
         let (together, opened) = std::thread::scope(|scope| -> Result<_> {
-            let flood = scope.spawn(|| flood::half_open(port, self.half_open, during, &stop));
+            let flood = scope.spawn(|| attack.run(&side.client, port, count, during, &stop));
             let together = side.query_for(during);
             stop.store(true, Ordering::Relaxed);
             let opened = flood.join().ok().context("the flood panicked")??;
             Ok((together?, opened))
         })?;
         let grown = side.server.memory()?.peak_bytes.saturating_sub(before) as f64 / MIB;
-        let mut table = Table::new("small queries next to half-open handshakes", ["alone", "together"]);
-        for (name, quantile) in [("p50, ms", 0.5), ("p99, ms", 0.99), ("p99.9, ms", 0.999)] {
-            table.row(name, 2, [at(&alone, quantile), at(&together, quantile)]);
+        let name = attack.name();
+        let mut table = Table::new(format!("small queries next to {name}"), ["alone", "together"]);
+        for (label, quantile) in [("p50, ms", 0.5), ("p99, ms", 0.99), ("p99.9, ms", 0.999)] {
+            table.row(label, 2, [at(&alone, quantile), at(&together, quantile)]);
         }
-        table.row("handshakes", 0, [0.0, opened as f64]);
+        table.row("connections of these clients", 0, [0.0, opened as f64]);
         table.row("peak of resident memory, more MiB", 1, [0.0, grown]);
         run.table(table);
-        run.at_most("p99 next to handshakes / alone", at(&together, 0.99) / at(&alone, 0.99), SLOWDOWN_MAX);
+        let slowdown = at(&together, 0.99) / at(&alone, 0.99);
+        run.at_most(format!("p99 next to {name} / alone"), slowdown, SLOWDOWN_MAX);
         Ok(())
     }
 

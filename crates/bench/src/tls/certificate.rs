@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -70,12 +70,19 @@ pub(super) struct Client {
 
 impl Client {
     /// Connects to `port` of this machine. The handshake runs with the first request.
-    fn connect(&self, port: u16) -> Result<Wire> {
+    pub(super) fn connect(&self, port: u16) -> Result<Wire> {
         let stream = http::connect(port)?;
         let Some(config) = &self.tls else { return Ok(stream.into()) };
         let name = ServerName::try_from("127.0.0.1")?;
         let connection = ClientConnection::new(config.clone(), name)?;
         Ok(Wire::Tls(Box::new(StreamOwned::new(connection, stream))))
+    }
+
+    /// Returns a client that asks for HTTP/2.
+    pub(super) fn with_http2(&self) -> Result<Client> {
+        let mut config = ClientConfig::clone(self.tls.as_ref().context("HTTP/2 by TLS alone")?);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Client { tls: Some(Arc::new(config)) })
     }
 
     /// Connection for queries.
