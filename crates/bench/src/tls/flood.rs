@@ -65,7 +65,7 @@ impl Attack {
             let part = start.elapsed().as_secs_f64() / during.as_secs_f64();
             let due = (part * count as f64) as usize;
             while opened < due.min(count) && !stop.load(Ordering::Relaxed) {
-                // A server may end such a connection at any time.
+                // A server may end the connection at any time.
                 open.extend(self.attack(client, port)?.ok());
                 opened += 1;
             }

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use chronolith_model::query::{Layer, Layered, Read};
-use chronolith_model::{Queryable, ReadContext, SelectionLimits};
+use chronolith_model::{Queryable, ReadContext, SelectionLimits, TimeUnit};
 
 use crate::access::Identity;
 use crate::query::lookback::{ReadStart, bounded};
@@ -62,12 +62,17 @@ impl CallContext {
             false => source,
         };
         // Below the view from a start on: the part before the start is not read, so it does not count.
-        let source: Arc<dyn Queryable> = match &self.counts {
-            Some(counts) => Arc::new(Limited::new(counts.clone(), source)),
-            None => source,
-        };
+        let source = self.limited(source, TimeUnit::Milli);
         match &self.start {
             Some(start) => bounded(source, start.clone()),
+            None => source,
+        }
+    }
+
+    /// Returns `source`, whose times have this unit, within the limits of what the call selects.
+    pub(super) fn limited(&self, source: Arc<dyn Queryable>, unit: TimeUnit) -> Arc<dyn Queryable> {
+        match &self.counts {
+            Some(counts) => Arc::new(Limited::new(counts.clone(), source, unit)),
             None => source,
         }
     }

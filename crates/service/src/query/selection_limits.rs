@@ -14,7 +14,7 @@ use chronolith_model::query::{
 };
 use chronolith_model::{
     Columns, QueryError, Queryable, ReadContext, SampleSource, SelectionLimits, SeriesBatches, SeriesRead,
-    TimeRange,
+    TimeRange, TimeUnit,
 };
 
 /// Counts of one call, and their limits.
@@ -51,16 +51,17 @@ impl SelectionCounts {
         }
     }
 
-    fn check_range(&self, range: TimeRange) -> Result<(), QueryError> {
+    fn check_range(&self, range: TimeRange, unit: TimeUnit) -> Result<(), QueryError> {
         // A range without an end ends where samples end.
-        let end = range.end.min(self.now_ms.saturating_add(1).max(range.start));
-        let width_ms = end.saturating_sub(range.start);
+        let end = range.end.min(unit.from_ms(self.now_ms).saturating_add(1).max(range.start));
+        let width = end.saturating_sub(range.start);
         let limit_ms = self.limits.range_ms;
-        if limit_ms == 0 || width_ms <= limit_ms {
+        if limit_ms == 0 || width <= unit.from_ms(limit_ms) {
             return Ok(());
         }
         let duration = |ms: i64| Duration::from_millis(ms.unsigned_abs());
-        Err(SelectionExceeded::Range { used: duration(width_ms), limit: duration(limit_ms) }.into())
+        let used = duration(unit.to_ms_ceil(width));
+        Err(SelectionExceeded::Range { used, limit: duration(limit_ms) }.into())
     }
 }
 
@@ -78,11 +79,13 @@ fn add(counter: &AtomicU64, count: usize, max: u64) -> Option<u64> {
 pub(crate) struct Limited {
     counts: Arc<SelectionCounts>,
     source: Arc<dyn Queryable>,
+    unit: TimeUnit,
 }
 
 impl Limited {
-    pub(crate) fn new(counts: Arc<SelectionCounts>, source: Arc<dyn Queryable>) -> Limited {
-        Limited { counts, source }
+    /// View of `source`, whose times have this unit.
+    pub(crate) fn new(counts: Arc<SelectionCounts>, source: Arc<dyn Queryable>, unit: TimeUnit) -> Limited {
+        Limited { counts, source, unit }
     }
 }
 
@@ -91,7 +94,7 @@ impl Source for Limited {
         if read.wanted != Wanted::Series {
             return self.source.open(read, ctx);
         }
-        self.counts.check_range(read.request.range)?;
+        self.counts.check_range(read.request.range, self.unit)?;
         let opened = self.source.open(read, ctx)?;
         let Opened::Series(batches) = opened else { return Ok(opened) };
         let counts = self.counts.clone();

@@ -179,6 +179,7 @@ fn execute_all(
         databases: known,
         tenant: &request.tenant,
         is_continuous: false,
+        call: Some(ctx),
     };
     let session = Session {
         storage: &storage,

@@ -35,6 +35,7 @@ async fn read(web: &Arc<Web>, identity: Identity) -> Result<Response<Body>, ApiE
             databases,
             tenant: identity.tenant(),
             is_continuous: false,
+            call: None,
         };
         let mut all = Map::new();
         for module in storage.statistics() {

@@ -126,3 +126,46 @@ async fn a_query_that_selects_more_than_a_limit_is_refused() {
         }
     }
 }
+
+/// Statements of InfluxQL, whose times are nanoseconds, have the same limits.
+#[tokio::test]
+async fn a_statement_that_selects_more_than_a_limit_is_refused() {
+    let server = Fixture::with(|_| {}).open();
+    let create = Request::post("/query?q=CREATE%20DATABASE%20db").body(Body::empty());
+    assert_eq!(server.send(create.unwrap()).await.status, StatusCode::OK);
+    let lines: String =
+        (0..20).map(|i| format!("m,id={} v=1 {}\n", i % 2, NOW_MS - i / 2 * 10_000)).collect();
+    let write = Request::post("/write?db=db&precision=ms").body(Body::from(lines));
+    assert_eq!(server.send(write.unwrap()).await.status, StatusCode::NO_CONTENT);
+    let none = SelectionLimits::default();
+    let sum = "/query?db=db&q=SELECT%20sum(v)%20FROM%20m%20WHERE%20time%20%3E%20now()%20-%205m%20AND%20time%20%3C%3D%20now()";
+    for (at, above, text) in [
+        (
+            SelectionLimits { series_max: 2, ..none },
+            SelectionLimits { series_max: 1, ..none },
+            "query selects 2 series or more, and query.max-selected-series allows 1",
+        ),
+        (
+            SelectionLimits { samples_max: 20, ..none },
+            SelectionLimits { samples_max: 19, ..none },
+            "query.max-selected-samples allows 19",
+        ),
+        (
+            SelectionLimits { range_ms: 300_000, ..none },
+            SelectionLimits { range_ms: 299_000, ..none },
+            "and query.max-range allows 299s",
+        ),
+    ] {
+        for (selection, is_refused) in [(at, false), (above, true), (at, false)] {
+            let limits = TenantLimits {
+                queries: QueryLimits { selection, ..QueryLimits::default() },
+                ..TenantLimits::default()
+            };
+            server.web.service.set_limits(LimitsTable { default: limits, ..LimitsTable::default() });
+            let answer = server.get(sum).await;
+            let value = &answer.json()["results"][0]["series"][0]["values"][0][1];
+            assert_eq!(*value == 20, !is_refused, "{}", answer.text);
+            assert_eq!(answer.text.contains(text), is_refused, "{}", answer.text);
+        }
+    }
+}

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
 use crate::activity::top_queries::QueryLanguage;
+use crate::evaluation::call_context::CallContext;
 use crate::evaluation::running::RunningQuery;
 use chronolith_influxql::ast::{Measurement, MeasurementName, TargetName};
 use chronolith_influxql::execute::continuous::{Continuous, DueWindows};
 use chronolith_influxql::execute::{Access, Session, StatementError};
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::databases::{CatalogChange, ContinuousQuery, TenantCatalog};
-use chronolith_model::{ReadContext, StoreId, TenantId};
+use chronolith_model::{StoreId, TenantId};
 use chronolith_tsdb::Tsdb;
 
 use super::databases::TenantDatabases;
@@ -186,7 +187,7 @@ fn evaluate(
     query: &Query<'_>,
     windows: DueWindows,
     now_ns: i64,
-    ctx: &ReadContext,
+    ctx: &CallContext,
 ) -> Result<u64, String> {
     let text = query.parsed.select().to_string();
     let listed = RunningQuery::begin(
@@ -210,7 +211,8 @@ fn evaluate(
     );
     let _running = running.map_err(|refused| refused.to_string())?;
     let databases = TenantDatabases::of_store(store.clone(), Identity::internal(query.tenant));
-    let storage = TenantStorage { service, databases, tenant: query.tenant, is_continuous: true };
+    let storage =
+        TenantStorage { service, databases, tenant: query.tenant, is_continuous: true, call: Some(ctx) };
     let session = Session {
         storage: &storage,
         database: query.database,

@@ -6,11 +6,12 @@ use crate::write::{TargetStore, WriteTarget};
 use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::{
-    Deletion, QueryError, Queryable, ReadContext, Reject, StoreId, TenantId, TimeRange, WriteBatch,
+    Deletion, QueryError, Queryable, ReadContext, Reject, StoreId, TenantId, TimeRange, TimeUnit, WriteBatch,
 };
 use chronolith_tsdb::{Tsdb, Writer};
 
 use super::databases::TenantDatabases;
+use crate::evaluation::call_context::CallContext;
 use crate::influx::password;
 use crate::service::Service;
 
@@ -24,6 +25,8 @@ pub struct TenantStorage<'a> {
     pub tenant: &'a TenantId,
     /// The statements come from continuous queries.
     pub is_continuous: bool,
+    /// Call of the statements, whose limits hold for what they select; `None` if they select nothing.
+    pub call: Option<&'a CallContext>,
 }
 
 impl TenantStorage<'_> {
@@ -32,6 +35,13 @@ impl TenantStorage<'_> {
         match self.databases.store() {
             Some(store) => Ok(store),
             None => self.service.lifecycle.store().map_err(|refusal| refusal.to_string()),
+        }
+    }
+
+    fn limited(&self, source: Arc<dyn Queryable>) -> Arc<dyn Queryable> {
+        match self.call {
+            Some(call) => call.limited(source, TimeUnit::Nano),
+            None => source,
         }
     }
 }
@@ -46,12 +56,12 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn source(&self, store: &StoreId) -> Arc<dyn Queryable> {
-        self.databases.typed(store)
+        self.limited(self.databases.typed(store))
     }
 
     fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)> {
         let name = self.service.options.influx.prometheus_database.clone()?;
-        Some((name, self.databases.as_measurements()))
+        Some((name, self.limited(self.databases.as_measurements())))
     }
 
     fn delete(&self, deletions: &[Deletion]) -> Result<(), String> {
