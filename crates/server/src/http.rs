@@ -80,17 +80,19 @@ fn router_with(web: Arc<Web>, access: &Access) -> Router {
         .method_not_allowed_fallback(paths::wrong_method)
         .layer(middleware::from_fn_with_state(web.clone(), compress::compress))
         .layer(middleware::from_fn(paths::redirect_unclean))
+        .layer(middleware::from_fn_with_state(web.clone(), paths::refuse_outside))
         .layer(middleware::from_fn_with_state((web.clone(), table), origin::check))
         .layer(middleware::from_fn_with_state(web.clone(), host_check::check));
     let routes = match web.web_config() {
         Some(_) => routes.layer(middleware::from_fn_with_state(web.clone(), web_config::apply)),
         None => routes,
     };
-    let routes = routes.layer(middleware::from_fn_with_state(web.clone(), observe::observe)).with_state(web);
+    let observed = middleware::from_fn_with_state(web.clone(), observe::observe);
+    let routes = routes.layer(observed).with_state(web.clone());
     // The router adds `Allow` after all of its layers, so a further layer around it has to complete it. The
     // prefix goes before there is a route, so that each route has one name in metrics.
     Router::new()
         .fallback_service(routes)
         .layer(middleware::map_response(paths::complete_allow))
-        .layer(middleware::map_request(paths::strip_prefix))
+        .layer(middleware::map_request_with_state(web, paths::strip_prefix))
 }

@@ -26,7 +26,9 @@ pub use chronolith_service::options::{
     CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, RuleFiles,
     UdpListener, WriteOptions,
 };
-pub use options::{AllowedHosts, CorsOrigin, Reload, Reloaded, ServerOptions, ShownSetting};
+pub use options::{
+    AllowedHosts, CorsOrigin, ExternalUrl, Reload, Reloaded, RoutePrefix, ServerOptions, ShownSetting,
+};
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};
 pub use web_config::{asks_for_login, check_web_config};

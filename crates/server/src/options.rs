@@ -2,6 +2,7 @@
 //!
 //! Not here: names of flags and file keys, parsing (the binary `chronolith`).
 
+mod address;
 mod allowed_hosts;
 mod cors_origin;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use chronolith_service::ServiceOptions;
 use chronolith_tsdb::{BucketOptions, LimitsTable};
 
+pub use self::address::{ExternalUrl, RoutePrefix};
 pub use self::allowed_hosts::AllowedHosts;
 pub use self::cors_origin::CorsOrigin;
 use crate::version::BuildInfo;
@@ -59,6 +61,10 @@ impl ServerOptions {
 pub struct WebOptions {
     /// Prometheus's web configuration file; `None`: no TLS, no users, no rate limit.
     pub config_file: Option<PathBuf>,
+    /// URL by which clients reach the server; `None` = not known.
+    pub external_url: Option<ExternalUrl>,
+    /// Prefix of all paths; `None` = the path of `external_url`.
+    pub route_prefix: Option<RoutePrefix>,
     /// Origins whose pages may use the API; `None` = its own only.
     pub cors_origin: Option<CorsOrigin>,
     /// Hosts that requests may name; `None` = all.
@@ -73,6 +79,23 @@ pub struct WebOptions {
     pub lifecycle: bool,
     /// Time for which `/-/ready` says no before the listener closes.
     pub shutdown_delay: Duration,
+}
+
+impl WebOptions {
+    /// Prefix of all paths, if there is one.
+    pub(crate) fn prefix(&self) -> Option<&RoutePrefix> {
+        let of_url = self.external_url.as_ref().map(ExternalUrl::path);
+        self.route_prefix.as_ref().or(of_url).filter(|prefix| !prefix.as_str().is_empty())
+    }
+
+    /// URL of the API for clients, or its path if the URL is not known.
+    pub(crate) fn base_url(&self) -> String {
+        match (&self.external_url, self.prefix()) {
+            (Some(url), _) => url.as_str().to_owned(),
+            (None, Some(prefix)) => prefix.as_str().to_owned(),
+            (None, None) => "/".to_owned(),
+        }
+    }
 }
 
 /// A setting as status endpoints show it.

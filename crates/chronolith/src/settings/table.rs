@@ -67,6 +67,20 @@ static NETWORK: &[Setting] = &[
         |s, v| set(&mut s.server.web.config_file, value::file_or_none(v)),
     ),
     Setting::server(
+        "web.external-url",
+        "",
+        Form::Text("URL"),
+        "URL by which clients reach the server, for example that of a proxy; empty = not known",
+        |s, v| set(&mut s.server.web.external_url, value::external_url(v)),
+    ),
+    Setting::server(
+        "web.route-prefix",
+        "",
+        Form::Text("PATH"),
+        "Prefix of the paths of all routes; empty = the path of --web.external-url, / = none",
+        |s, v| set(&mut s.server.web.route_prefix, value::route_prefix(v)),
+    ),
+    Setting::server(
         "web.enable-admin-api",
         "false",
         Form::Switch,

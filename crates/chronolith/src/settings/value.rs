@@ -8,7 +8,7 @@ use chronolith_bucket::BucketLayout;
 use chronolith_model::{BlockEncoding, DuplicatePolicy};
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
-use chronolith_server::{AllowedHosts, CorsOrigin, Features, UdpListener};
+use chronolith_server::{AllowedHosts, CorsOrigin, ExternalUrl, Features, RoutePrefix, UdpListener};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 
 use super::declaration::LogFormat;
@@ -166,6 +166,14 @@ pub(super) fn host_and_port(text: &str) -> Result<String, String> {
         Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),
         _ => Err(format!("invalid address {text:?}, expected host:port, for example 127.0.0.1:9595")),
     }
+}
+
+pub(super) fn external_url(text: &str) -> Result<Option<ExternalUrl>, String> {
+    if text.is_empty() { Ok(None) } else { ExternalUrl::parse(text).map(Some) }
+}
+
+pub(super) fn route_prefix(text: &str) -> Result<Option<RoutePrefix>, String> {
+    if text.is_empty() { Ok(None) } else { RoutePrefix::parse(text).map(Some) }
 }
 
 pub(super) fn cors_origin(text: &str) -> Result<Option<CorsOrigin>, String> {

@@ -9,11 +9,11 @@ mod schemas;
 mod yaml;
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
@@ -24,11 +24,18 @@ use super::params::Params;
 use super::routing::table::Table;
 use super::routing::{RequestBody, Route, Tag};
 use crate::version::VERSION;
+use crate::web::Web;
 
-/// The description, without its first line.
-static DESCRIPTION: OnceLock<String> = OnceLock::new();
+/// The description, without its first line and the section `servers`.
+static DESCRIPTION: OnceLock<Description> = OnceLock::new();
+
+struct Description {
+    info: String,
+    rest: String,
+}
 
 pub(super) async fn openapi(
+    State(web): State<Arc<Web>>,
     Extension(table): Extension<&'static Table>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
@@ -38,7 +45,10 @@ pub(super) async fn openapi(
         _ => "3.1.0",
     };
     let description = DESCRIPTION.get_or_init(|| describe(table));
-    let mut response = Response::new(Body::from(format!("openapi: {version}\n{description}")));
+    let mut servers = String::new();
+    yaml::put_entry(&mut servers, "servers", &json!([{ "url": web.options.web.base_url() }]), 0);
+    let Description { info, rest } = description;
+    let mut response = Response::new(Body::from(format!("openapi: {version}\n{info}{servers}{rest}")));
     for (name, value) in [
         (header::CONTENT_TYPE, "application/yaml; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
@@ -48,9 +58,8 @@ pub(super) async fn openapi(
     Ok(response)
 }
 
-fn describe(table: &Table) -> String {
+fn describe(table: &Table) -> Description {
     let mut writer = Writer { parameters: Parameters::read(), used: BTreeSet::new() };
-    let mut out = String::new();
     let info = json!({
         "title": "Chronolith API",
         "description": "Time series database with the APIs of Prometheus, InfluxDB 1.x and Graphite.",
@@ -58,9 +67,13 @@ fn describe(table: &Table) -> String {
     });
     let tags: Value =
         Tag::ALL.iter().map(|tag| json!({ "name": tag.name(), "description": tag.description() })).collect();
-    for (key, value) in [("info", info), ("servers", json!([{ "url": "/" }])), ("tags", tags)] {
-        yaml::put_entry(&mut out, key, &value, 0);
-    }
+    let entry = |key: &str, value: &Value| {
+        let mut out = String::new();
+        yaml::put_entry(&mut out, key, value, 0);
+        out
+    };
+    let info = entry("info", &info);
+    let mut out = entry("tags", &tags);
     out.push_str("paths:\n");
     // The table has the order of the documentation.
     for (tag, route) in table.rows() {
@@ -76,7 +89,7 @@ fn describe(table: &Table) -> String {
         "schemas": schemas::schemas(),
     });
     yaml::put_entry(&mut out, "components", &components, 0);
-    out
+    Description { info, rest: out }
 }
 
 /// Describes operations and collects the parameters that they refer to.

@@ -1,12 +1,14 @@
-//! Redirects of unclean paths (`//api`, `/metrics/`), the prefix of Mimir's API, 404 for paths without a
-//! route, 405 for methods without a handler.
+//! Redirects of unclean paths (`//api`, `/metrics/`), the prefixes of all routes and of Mimir's API, 404
+//! for paths without a route, 405 for methods without a handler.
 //! Invariants: a redirect leads to this server, and from an unclean path to a clean one only, below the same
 //! prefix.
 
 mod hint;
 
+use std::sync::Arc;
+
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -14,6 +16,8 @@ use axum::middleware::Next;
 use super::body;
 use super::error::text;
 use super::routing::table::{PROMETHEUS_API, Table};
+use crate::options::RoutePrefix;
+use crate::web::Web;
 
 /// Prefix of Prometheus's API in Mimir (`-http.prometheus-http-prefix`), which its clients have in their
 /// addresses.
@@ -23,22 +27,67 @@ const MIMIR_PREFIX: &str = "/prometheus";
 const NOT_FOUND: &str = "404 page not found";
 
 /// Prefix that was removed from the path of a request.
-#[derive(Debug, Clone, Copy)]
-struct RemovedPrefix(&'static str);
+#[derive(Debug, Clone, Default)]
+struct RemovedPrefix(String);
 
-/// Removes Mimir's prefix from paths of Prometheus's API: `/prometheus/api/v1/query` is `/api/v1/query`.
-pub(super) async fn strip_prefix(mut request: Request) -> Request {
-    let target = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
-    let rest = target.strip_prefix(MIMIR_PREFIX).filter(|rest| rest.starts_with(PROMETHEUS_API));
-    if let Some(target) = rest.and_then(|rest| PathAndQuery::try_from(rest).ok()) {
-        let mut parts = request.uri().clone().into_parts();
-        parts.path_and_query = Some(target);
-        if let Ok(uri) = Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-            request.extensions_mut().insert(RemovedPrefix(MIMIR_PREFIX));
-        }
+/// Mark of a request whose path has not the prefix of all routes.
+#[derive(Debug, Clone, Copy)]
+struct OutsideOfPrefix;
+
+/// Removes the prefix of all routes, and Mimir's prefix from paths of Prometheus's API:
+/// `/prometheus/api/v1/query` is `/api/v1/query`.
+pub(super) async fn strip_prefix(State(web): State<Arc<Web>>, mut request: Request) -> Request {
+    if let Some(prefix) = web.options.web.prefix()
+        && !remove_prefix(&mut request, prefix.as_str(), |rest| prefix.rest_of(rest))
+    {
+        request.extensions_mut().insert(OutsideOfPrefix);
+        return request;
     }
+    remove_prefix(&mut request, MIMIR_PREFIX, |target| {
+        target.strip_prefix(MIMIR_PREFIX).filter(|rest| rest.starts_with(PROMETHEUS_API))
+    });
     request
+}
+
+/// Replaces the target of a request by what `rest_of` returns of it. Returns false if that is nothing.
+fn remove_prefix(request: &mut Request, prefix: &str, rest_of: impl Fn(&str) -> Option<&str>) -> bool {
+    let target = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
+    let Some(target) = rest_of(target).and_then(|rest| PathAndQuery::try_from(rest).ok()) else {
+        return false;
+    };
+    let mut parts = request.uri().clone().into_parts();
+    parts.path_and_query = Some(target);
+    let Ok(uri) = Uri::from_parts(parts) else { return false };
+    *request.uri_mut() = uri;
+    let removed = request.extensions_mut().get_or_insert_default::<RemovedPrefix>();
+    removed.0.push_str(prefix);
+    true
+}
+
+/// Answers requests outside of the prefix of all routes: from `/` and the prefix itself a redirect to the
+/// page, as in Prometheus, from other paths 404.
+pub(super) async fn refuse_outside(
+    State(web): State<Arc<Web>>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    if request.extensions().get::<OutsideOfPrefix>().is_none() {
+        return next.run(request).await;
+    }
+    let prefix = web.options.web.prefix().map_or("", RoutePrefix::as_str);
+    let path = request.uri().path().to_owned();
+    body::discard(request.into_body()).await;
+    let location = HeaderValue::from_str(&format!("{prefix}/")).ok();
+    let Some(location) = location.filter(|_| path == "/" || path == prefix) else {
+        return text(
+            StatusCode::NOT_FOUND,
+            &format!("{NOT_FOUND}: paths of this server begin with {prefix}/"),
+        );
+    };
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(header::LOCATION, location);
+    response
 }
 
 /// Sends clients with `//`, `/./` or `/../` in their path to the path that they mean: base URLs that end with
@@ -120,7 +169,7 @@ fn clean_path(path: &str) -> String {
 async fn redirect(request: Request, path: &str) -> Response<Body> {
     let (parts, request_body) = request.into_parts();
     body::discard(request_body).await;
-    let prefix = parts.extensions.get::<RemovedPrefix>().map_or("", |removed| removed.0);
+    let prefix = parts.extensions.get::<RemovedPrefix>().map_or("", |removed| &removed.0);
     let location = location(&parts.uri, &format!("{prefix}{path}"));
     // Browsers read `/\` as `//`, which names another host.
     let Some(location) = location.filter(|_| !path.contains('\\')) else {

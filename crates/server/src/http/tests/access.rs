@@ -14,6 +14,8 @@ use chronolith_service::access::directory::hash_of_token;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
+use crate::options::ServerOptions;
+
 use super::{Answer, Fixture, NOW_MS, Pairs};
 use crate::http::router;
 use crate::http::routes::table;
@@ -36,11 +38,16 @@ fn write_file(server: &Fixture, entries: &[String]) {
 
 /// A server with an access file, open.
 pub(super) fn guarded(multitenancy: bool, entries: &[String]) -> Fixture {
+    guarded_with(entries, |options| options.service.multitenancy = multitenancy)
+}
+
+/// The same with other options.
+pub(super) fn guarded_with(entries: &[String], change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     let server = Fixture::with(|options| {
-        options.service.multitenancy = multitenancy;
         options.service.access.file = Some(ACCESS_FILE.into());
         options.web.admin_api = true;
         options.web.lifecycle = true;
+        change(options);
     });
     write_file(&server, entries);
     server.web.service.access.read(&server.web.service.env).expect("a valid file");

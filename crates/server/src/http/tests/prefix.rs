@@ -1,9 +1,10 @@
-//! Mimir's prefix `/prometheus` before Prometheus's API.
+//! Mimir's prefix `/prometheus` before Prometheus's API, and the prefix of all routes.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 
-use super::{Fixture, NOW_S};
+use super::{Fixture, NOW_S, access};
+use crate::options::{ExternalUrl, RoutePrefix, ServerOptions};
 
 #[tokio::test]
 async fn paths_of_the_api_answer_below_the_prefix() {
@@ -106,4 +107,72 @@ async fn other_origins_are_refused_below_the_prefix() {
         .header(header::HOST, "127.0.0.1:9595");
     let answer = fixture.send(request.body(Body::empty()).unwrap()).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
+}
+
+/// A server whose routes are below `/a/b`.
+fn below_prefix(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
+    Fixture::with(|options| {
+        options.web.route_prefix = Some(RoutePrefix::parse("/a/b/").unwrap());
+        change(options);
+    })
+    .open()
+}
+
+#[tokio::test]
+async fn all_routes_are_below_the_prefix_of_routes() {
+    let server = below_prefix(|_| {});
+    server.store_series("anonymous", 0, &[&[("__name__", "x"), ("i", "1")]]);
+    for path in [
+        "/a/b/",
+        "/a/b/graph",
+        "/a/b/-/healthy",
+        "/a/b/metrics",
+        "/a/b/api/v1/query?query=1",
+        "/a/b/prometheus/api/v1/query?query=1",
+        "/a/b/render?target=a",
+        "/a/b/ping",
+    ] {
+        let answer = server.get(path).await;
+        assert!(answer.status.is_success(), "{path}: {} {}", answer.status, answer.text);
+    }
+    for path in ["/", "/a/b", "/?x=1"] {
+        let answer = server.get(path).await;
+        assert_eq!(
+            (answer.status, &answer.headers["location"]),
+            (StatusCode::FOUND, &"/a/b/".parse().unwrap())
+        );
+    }
+    for path in
+        ["/a", "/a/bc", "/api/v1/query?query=1", "/-/healthy", "/prometheus/api/v1/labels", "//a/b/metrics"]
+    {
+        let answer = server.get(path).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
+        assert!(answer.text.contains("paths of this server begin with /a/b/"), "{path}: {}", answer.text);
+    }
+    for (path, want) in [
+        ("/a/b//api/v1/labels", "/a/b/api/v1/labels"),
+        ("/a/b/metrics/", "/a/b/metrics"),
+        ("/a/b/prometheus/api/v1/../v1/labels", "/a/b/prometheus/api/v1/labels"),
+    ] {
+        assert_eq!(server.get(path).await.headers["location"], want, "{path}");
+    }
+    let description = server.get("/a/b/api/v1/openapi.yaml").await;
+    let document: serde_json::Value = serde_saphyr::from_str(&description.text).unwrap();
+    assert_eq!(document["servers"][0]["url"], "/a/b");
+}
+
+/// Covers the order of the layers: the prefix is no way around the check of access.
+#[tokio::test]
+async fn a_prefix_of_routes_opens_nothing() {
+    let server = access::guarded_with(&[access::entry("reader", "  scopes: [read]\n")], |options| {
+        options.web.external_url = Some(ExternalUrl::parse("https://m.example/a/b").unwrap());
+    });
+    for (path, want) in [
+        ("/a/b/api/v1/query?query=1", StatusCode::UNAUTHORIZED),
+        ("/a/b/metrics", StatusCode::UNAUTHORIZED),
+        ("/a/b/-/healthy", StatusCode::OK),
+        ("/api/v1/query?query=1", StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(server.get(path).await.status, want, "{path}");
+    }
 }
