@@ -1,6 +1,7 @@
-// Requests to this server, with the tenant of the address.
+// Requests to this server, with the tenant of the address and the login of the tab.
 // Not here: what a query page asks in its languages (query/languages.js).
 import { parseInTasks } from "./json.js";
+import { loginHeaders, noteStatus } from "./login.js";
 import { route } from "./route.js";
 
 const ERROR_TEXT_MAX = 2000;
@@ -23,7 +24,9 @@ export class ApiError extends Error {
 /** Sends a request; a server that is gone has a text that says so. @param {string} path @param {RequestInit} request @returns {Promise<Response>} */
 async function send(path, request) {
   try {
-    return await fetch(path, request);
+    const answer = await fetch(path, { ...request, headers: { ...request.headers, ...loginHeaders() } });
+    noteStatus(answer.status);
+    return answer;
   } catch (error) {
     if (request.signal?.aborted) throw error;
     throw new ApiError("no answer from the server", "unreachable");

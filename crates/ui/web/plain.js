@@ -5,6 +5,15 @@
 const $ = id => document.getElementById(id);
 const FIRST_QUERY = "sum by (code) (rate(chronolith_http_request_duration_seconds_count[1m]))";
 const ROWS_MAX = 5000;
+/** Login of this tab, as the interface keeps it. */
+const LOGIN = "login";
+
+/** @returns {Record<string, string>} The second header keeps the browser from asking for a password by itself. */
+function loginHeaders() {
+  const login = sessionStorage.getItem(LOGIN) ?? "";
+  const header = login.includes(":") ? "Basic " + btoa(String.fromCharCode(...new TextEncoder().encode(login))) : `Bearer ${login}`;
+  return { ...(login && { Authorization: header }), "X-Requested-With": "XMLHttpRequest" };
+}
 
 /** @param {Record<string, string>} labels */
 function seriesText({ __name__ = "", ...labels }) {
@@ -40,12 +49,13 @@ async function run() {
   const query = $("query").value, tenant = $("tenant").value;
   history.replaceState(null, "", "?" + new URLSearchParams({ "g0.expr": query, ...(tenant && { tenant }) }));
   /** @type {Record<string, string>} */
-  const headers = tenant ? { "X-Scope-OrgID": tenant } : {};
+  const headers = { ...(tenant && { "X-Scope-OrgID": tenant }), ...loginHeaders() };
   let text = "", failed = true;
   /** @type {[string, string][]} */
   let rows = [];
   try {
     const answer = await fetch("api/v1/query", { method: "POST", body: new URLSearchParams({ query }), headers });
+    if (answer.status === 401) $("login").hidden = false;
     const json = await answer.json();
     if (json.status === "success") {
       rows = rowsOf(json.data);
@@ -66,6 +76,12 @@ const parts = new URLSearchParams(location.search);
 $("query").value = parts.get("g0.expr") ?? FIRST_QUERY;
 $("tenant").value = parts.get("tenant") ?? "";
 $("form").addEventListener("submit", (/** @type {Event} */ event) => { event.preventDefault(); run(); });
+$("login").addEventListener("submit", (/** @type {Event} */ event) => {
+  event.preventDefault();
+  sessionStorage.setItem(LOGIN, $("token").value);
+  $("login").hidden = true;
+  run();
+});
 $("query").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); run(); }
 });

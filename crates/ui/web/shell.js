@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "./lib/ui.js";
 import { data } from "./api.js";
 import { isHelpOpen, keys, register } from "./keys.js";
+import { Login, refused } from "./login.js";
 import { go, hrefOf, patch, route } from "./route.js";
 
 /** Pages in the order of the navigation: name, title, key after `g`. */
@@ -91,7 +92,7 @@ function State() {
     refresh();
     return () => { ended = true; clearTimeout(timer); };
   }, []);
-  const trouble = !state ? "" : state.failed ? "no answer from the server" : !state.ready ? state.progress : state.walPoisoned ? "writes are refused: writing the WAL failed" : state.diskFull ? "writes are refused: the disk is full" : "";
+  const trouble = refused.value ? "a login is needed" : !state ? "" : state.failed ? "no answer from the server" : !state.ready ? state.progress : state.walPoisoned ? "writes are refused: writing the WAL failed" : state.diskFull ? "writes are refused: the disk is full" : "";
   return html`
     ${(state?.multitenancy || route.value.params.has("tenant")) && html`<${Tenant} isNeeded=${Boolean(state?.multitenancy)} />`}
     <span class="state" role="status"><i class=${"dot " + (trouble ? "bad" : state ? "good" : "")}></i>${trouble || (state ? "ready" : "…")}</span>`;
@@ -137,5 +138,6 @@ export function Shell({ children }) {
       <div class="tools"><${State} /><${Zone} /><${Scheme} /><button class="quiet" onClick=${() => { isHelpOpen.value = true; }} title="Keys (?)" aria-label="Keys">?</button></div>
     </header>
     <main id="main">${children}</main>
-    <${Help} />`;
+    <${Help} />
+    <${Login} />`;
 }

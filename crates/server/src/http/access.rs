@@ -26,6 +26,9 @@ use super::sender::Sender;
 use super::tenant::{TenantError, named_tenants};
 use crate::web::Web;
 
+/// Set by scripts of pages, by convention.
+const REQUESTED_WITH: &str = "x-requested-with";
+
 /// Source of the principals of requests.
 #[derive(Clone)]
 pub(super) enum Access {
@@ -90,8 +93,9 @@ pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next
         }
         Err(refused) => {
             guard.note(&refused, &request);
+            let challenges = challenges_for(&request);
             body::discard(request.into_body()).await;
-            refusal(guard.errors, &refused)
+            refusal(guard.errors, &refused, challenges)
         }
     }
 }
@@ -177,8 +181,17 @@ impl Guard {
     }
 }
 
+/// Ways to log in that a 401 names. The web interface asks for a token by itself: where Basic is named, the
+/// browser would ask first.
+fn challenges_for(request: &Request) -> HeaderValue {
+    match request.headers().contains_key(REQUESTED_WITH) {
+        true => HeaderValue::from_static("Bearer realm=\"chronolith\""),
+        false => HeaderValue::from_static("Basic realm=\"chronolith\", Bearer"),
+    }
+}
+
 /// 401 or 403 in the form of the route's other errors.
-fn refusal(form: ErrorForm, refused: &Refused) -> Response<Body> {
+fn refusal(form: ErrorForm, refused: &Refused, challenges: HeaderValue) -> Response<Body> {
     let kind = match refused {
         // A client that is asked for credentials again would send wrong ones.
         Refused::Login(LoginError::Busy(_)) => ErrorKind::Unavailable,
@@ -194,7 +207,6 @@ fn refusal(form: ErrorForm, refused: &Refused) -> Response<Body> {
         ErrorForm::Influx => InfluxError::new(status, &text).into_response(),
     };
     if status == StatusCode::UNAUTHORIZED {
-        let challenges = HeaderValue::from_static("Basic realm=\"chronolith\", Bearer");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenges);
     }
     response

@@ -581,3 +581,19 @@ async fn each_statement_of_influxql_needs_its_scope() {
         }
     }
 }
+
+/// Covers the browser's own dialog, which came up before the page could ask for a token.
+#[tokio::test]
+async fn scripts_of_pages_are_not_asked_for_basic_credentials() {
+    let server = guarded(false, &[entry("reader", "  scopes: [read]\n")]);
+    for (header, want) in [
+        ("accept", "Basic realm=\"chronolith\", Bearer"),
+        ("x-requested-with", "Bearer realm=\"chronolith\""),
+    ] {
+        let answer = send(&server, "GET", "/api/v1/query?query=1", &[(header, "XMLHttpRequest")]).await;
+        assert_eq!(
+            (answer.status, &answer.headers["www-authenticate"]),
+            (StatusCode::UNAUTHORIZED, &want.parse().unwrap())
+        );
+    }
+}
