@@ -5,6 +5,8 @@ pub mod password;
 pub mod running;
 pub mod watched;
 
+use std::sync::Arc;
+
 use chronolith_base::Rng;
 
 use self::password::Passwords;
@@ -15,7 +17,7 @@ use crate::counter::Counter;
 /// State that all requests share.
 pub struct InfluxContext {
     /// Passwords that were right.
-    pub passwords: Passwords,
+    pub passwords: Arc<Passwords>,
     /// Requests with statements that run.
     pub queries: RunningQueries,
     /// Continuous queries between their runs.
@@ -30,7 +32,7 @@ impl InfluxContext {
     /// State without requests.
     pub fn new(rng: &Rng) -> InfluxContext {
         InfluxContext {
-            passwords: Passwords::new(rng),
+            passwords: Arc::new(Passwords::new(rng)),
             queries: RunningQueries::default(),
             continuous: ContinuousQueries::default(),
             continuous_runs: Counter::default(),

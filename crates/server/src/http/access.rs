@@ -148,10 +148,14 @@ impl Guard {
             Access::Logins { nobody, .. } if self.scope == Scope::Public => (nobody.clone(), false),
             Access::Logins { .. } => {
                 let credential = credential.map_err(Refused::Login)?;
-                (login::principal_of(&self.web, credential).await.map_err(Refused::Login)?, true)
+                let first = named.as_ref().ok().and_then(|tenants| tenants.first());
+                (login::principal_of(&self.web, credential, first).await.map_err(Refused::Login)?, true)
             }
         };
         principal.check_scope(self.scope).map_err(Refused::Denied)?;
+        if self.scope != Scope::Public && !matches!(self.errors, ErrorForm::Influx) {
+            principal.check_beyond_databases().map_err(Refused::Denied)?;
+        }
         if matches!(self.shows, Shows::AllSeries | Shows::WholeServer) {
             principal.check_unfiltered().map_err(Refused::Denied)?;
         }

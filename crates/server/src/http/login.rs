@@ -3,7 +3,8 @@
 //! Invariants: one form of credentials counts, in this order: parameters of the URL (InfluxDB's API), the
 //! header `Authorization`, the client certificate; a wrong one is not made good by another. No log line, no
 //! error and no metric has a credential.
-//! Not here: principals (`service::access`), users of InfluxDB (`influx::credentials`).
+//! Not here: principals (`service::access`), users of InfluxDB without access control
+//! (`influx::credentials`).
 
 use std::sync::Arc;
 
@@ -11,8 +12,11 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chronolith_service::access::Principal;
+use chronolith_model::TenantId;
+use chronolith_model::databases::User;
 use chronolith_service::access::control::LoginError;
+use chronolith_service::access::{Principal, Scope, Scopes, Tenants};
+use chronolith_service::evaluation::influxql::databases::Databases;
 
 use super::params::Params;
 use super::request::PeerCertificate;
@@ -44,13 +48,14 @@ pub(super) fn credential_of(
     }
 }
 
-/// Returns the principal that a credential proves.
+/// Returns the principal that a credential proves; `tenant` is the first that the request names.
 ///
 /// # Errors
 /// [`LoginError`].
 pub(super) async fn principal_of(
     web: &Web,
     credential: Option<Credential>,
+    tenant: Option<&TenantId>,
 ) -> Result<Arc<Principal>, LoginError> {
     let control = &web.service.access;
     let now_ms = web.service.env.clock.now_ms();
@@ -67,11 +72,62 @@ pub(super) async fn principal_of(
             // Clients that can only send a password send their token as one.
             match directory.find_token(&password) {
                 Some(principal) => Some(principal.clone()),
-                None => control.verify_password(&user, &password).await?,
+                None => user_of(web, &user, &password, tenant).await?,
             }
         }
     };
     control.admit(found, now_ms)
+}
+
+/// Returns the principal of a user with the right password: of the access file, of the web configuration
+/// file, or of InfluxDB's users if these log in. The time does not depend on which users exist.
+async fn user_of(
+    web: &Web,
+    user: &str,
+    password: &str,
+    tenant: Option<&TenantId>,
+) -> Result<Option<Arc<Principal>>, LoginError> {
+    let service = &web.service;
+    if !service.options.influx.auth_enabled {
+        return service.access.verify_password(user, password).await;
+    }
+    let tenant = match (tenant, service.options.multitenancy) {
+        (Some(tenant), _) => Some(tenant.clone()),
+        (None, false) => Some(TenantId::anonymous()),
+        (None, true) => None,
+    };
+    let databases = Databases::of(service).ok();
+    let catalog = tenant.as_ref().and_then(|tenant| databases?.local_catalog(tenant));
+    let is_in_file = service.access.directory().user(user).is_some();
+    let found = catalog.as_deref().and_then(|own| own.user(user)).filter(|_| !is_in_file);
+    let passwords = &service.influx.passwords;
+    let stored = found.map(|user| user.password_hash.as_str());
+    let is_known = stored.is_some_and(|stored| passwords.is_known(stored, password));
+    let of_file = if is_known { None } else { service.access.verify_password(user, password).await? };
+    if of_file.is_some() {
+        return Ok(of_file);
+    }
+    let is_right = is_known || {
+        let is_known = || stored.is_some_and(|stored| passwords.is_known(stored, password));
+        let owned = (passwords.clone(), stored.map(str::to_owned), password.to_owned());
+        let verify = move || {
+            let (passwords, stored, password) = owned;
+            passwords.is_right_of(stored.as_deref(), &password)
+        };
+        service.access.verify_in_turn(is_known, verify).await?
+    };
+    Ok(found.zip(tenant).filter(|_| is_right).map(|(user, tenant)| Arc::new(principal_with(user, tenant))))
+}
+
+/// The principal of a user of InfluxDB: its own tenant, and what its privileges allow.
+fn principal_with(user: &User, tenant: TenantId) -> Principal {
+    let tenants = Tenants::Only([tenant].into());
+    let scopes = [Scope::ReadMetrics, Scope::WriteMetrics, Scope::DeleteMetrics];
+    if user.is_admin {
+        let admin = [Scope::Federate, Scope::ReadRules, Scope::WriteRules, Scope::Admin, Scope::ReadStatus];
+        return Principal::new(&user.name, tenants, Scopes::of(scopes.into_iter().chain(admin)));
+    }
+    Principal::new(&user.name, tenants, Scopes::of(scopes)).with_user(user.clone())
 }
 
 /// Reads `u` and `p` of the URL.

@@ -195,6 +195,18 @@ impl AccessControl {
         Ok(found.filter(|_| is_right).map(|user| user.principal))
     }
 
+    /// Verifies a password of another kind in the queue of all passwords; see [`Passwords::run`].
+    ///
+    /// # Errors
+    /// [`LoginError::Busy`].
+    pub async fn verify_in_turn(
+        &self,
+        is_known: impl Fn() -> bool,
+        verify: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<bool, LoginError> {
+        Ok(self.passwords.run(is_known, verify).await?)
+    }
+
     /// Counts a request that its principal may not send.
     pub fn count_denied(&self) {
         self.metrics.denied.add(1);

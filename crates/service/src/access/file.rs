@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_model::TenantId;
+use chronolith_model::databases::{Privilege, User};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
@@ -43,6 +44,7 @@ struct Entry {
     tenants: Option<OneOrMany>,
     scopes: Vec<String>,
     matchers: Option<String>,
+    databases: Option<BTreeMap<String, DatabasePrivilege>>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     expires: Option<String>,
@@ -52,6 +54,25 @@ struct Entry {
 #[serde(deny_unknown_fields)]
 struct CertificateEntry {
     sans: Vec<String>,
+}
+
+/// Privilege on a database, as in statements of InfluxQL.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum DatabasePrivilege {
+    Read,
+    Write,
+    All,
+}
+
+impl From<DatabasePrivilege> for Privilege {
+    fn from(privilege: DatabasePrivilege) -> Privilege {
+        match privilege {
+            DatabasePrivilege::Read => Privilege::Read,
+            DatabasePrivilege::Write => Privilege::Write,
+            DatabasePrivilege::All => Privilege::All,
+        }
+    }
 }
 
 /// One text, or a list of them.
@@ -103,6 +124,12 @@ fn add(directory: &mut Directory, entry: Entry, multitenancy: bool) -> Result<()
         let filter = SeriesFilter::parse(text).map_err(|why| format!("`matchers`: {why}"))?;
         principal = principal.with_filter(filter);
     }
+    if let Some(databases) = &entry.databases {
+        if databases.is_empty() {
+            return Err("`databases` has no database".to_owned());
+        }
+        principal = principal.with_user(user_with(&entry.name, databases));
+    }
     check_labels(&entry.labels)?;
     principal = principal.with_added_labels(entry.labels.clone());
     if let Some(text) = &entry.expires {
@@ -111,6 +138,17 @@ fn add(directory: &mut Directory, entry: Entry, multitenancy: bool) -> Result<()
         principal = principal.with_expiry(time.as_millisecond());
     }
     directory.add(principal, credentials_of(entry)?)
+}
+
+/// A user of InfluxDB's API with these privileges; its password is the principal's.
+fn user_with(name: &str, databases: &BTreeMap<String, DatabasePrivilege>) -> User {
+    let privileges = databases.iter().map(|(name, privilege)| (name.clone(), (*privilege).into()));
+    User {
+        name: name.to_owned(),
+        password_hash: String::new(),
+        is_admin: false,
+        privileges: privileges.collect(),
+    }
 }
 
 /// Bytes of all names and values of a principal's labels.

@@ -142,29 +142,43 @@ impl Passwords {
         if stored.is_some() && self.right.is_known(&pair) {
             return Ok(true);
         }
+        let password = password.to_vec();
+        // Logins of the same user that waited together need one hash.
+        let is_known = || stored.is_some() && self.right.is_known(&pair);
+        let is_right = self.run(is_known, move || hash.verify(&password)).await? && stored.is_some();
+        if is_right {
+            self.right.remember(pair);
+        }
+        Ok(is_right)
+    }
+
+    /// Runs a slow verification in its turn. `is_known` is asked once more when the turn has come: it returns
+    /// true if the verification is not needed any more.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub async fn run(
+        &self,
+        is_known: impl Fn() -> bool,
+        verify: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<bool, Busy> {
         let _waiting = self.queue.try_acquire().map_err(|_| Busy)?;
         // Neither semaphore is ever closed.
         let running = self.worker.clone().acquire_owned().await.map_err(|_| Busy)?;
-        // Logins of the same user that waited together need one hash.
-        if stored.is_some() && self.right.is_known(&pair) {
+        if is_known() {
             return Ok(true);
         }
-        let password = password.to_vec();
         let (answer, answered) = oneshot::channel();
         let verify = move || {
             // A flood of wrong passwords would keep a core from the requests of others.
             thread::lower_priority_of_long_work(0);
-            let is_right = hash.verify(&password);
+            let is_right = verify();
             // The permit lives as long as the hash, also if the caller has gone.
             drop(running);
             let _ = answer.send(is_right);
         };
         // Starting a thread costs a thousandth of a hash, and its low priority ends with it.
         thread::spawn("password", verify).map_err(|_| Busy)?;
-        let is_right = answered.await.unwrap_or(false) && stored.is_some();
-        if is_right {
-            self.right.remember(pair);
-        }
-        Ok(is_right)
+        Ok(answered.await.unwrap_or(false))
     }
 }

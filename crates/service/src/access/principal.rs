@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chronolith_ingest::added_labels::AddedLabels;
 use chronolith_model::TenantId;
+use chronolith_model::databases::User;
 
 use super::scope::{Scope, Scopes};
 use super::view::SeriesFilter;
@@ -28,6 +29,8 @@ pub struct Principal {
     scopes: Scopes,
     /// Series that it reads; `None`: all.
     filter: Option<SeriesFilter>,
+    /// Privileges on databases of InfluxDB's API, which is then its only API; `None`: no limit.
+    user: Option<Arc<User>>,
     /// Labels that its samples get.
     added_labels: Arc<AddedLabels>,
     /// Time from which it may do nothing, ms since 1970.
@@ -43,6 +46,7 @@ impl Principal {
             tenants,
             scopes,
             filter: None,
+            user: None,
             added_labels: Arc::default(),
             expires_ms: None,
         }
@@ -64,6 +68,12 @@ impl Principal {
     #[must_use]
     pub fn with_filter(self, filter: SeriesFilter) -> Principal {
         Principal { filter: Some(filter), ..self }
+    }
+
+    /// The same principal, which uses InfluxDB's API alone, within the privileges of `user`.
+    #[must_use]
+    pub fn with_user(self, user: User) -> Principal {
+        Principal { user: Some(Arc::new(user)), ..self }
     }
 
     /// The same principal, whose samples get `labels`; labels of the sender with these names are
@@ -92,6 +102,12 @@ impl Principal {
     #[must_use]
     pub fn filter(&self) -> Option<&SeriesFilter> {
         self.filter.as_ref()
+    }
+
+    /// Privileges on databases; `None`: no limit.
+    #[must_use]
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_deref()
     }
 
     /// Labels that its samples get.
@@ -169,6 +185,17 @@ impl Principal {
         }
     }
 
+    /// Checks a call of another API than InfluxDB's.
+    ///
+    /// # Errors
+    /// [`Denied::Databases`] for a principal with privileges on databases.
+    pub fn check_beyond_databases(&self) -> Result<(), Denied> {
+        match &self.user {
+            None => Ok(()),
+            Some(_) => Err(Denied::Databases { principal: self.name.clone() }),
+        }
+    }
+
     /// Checks a call about all tenants at once, or about the server.
     ///
     /// # Errors
@@ -203,6 +230,14 @@ pub enum Denied {
     /// The call is about all tenants or the server.
     #[error("{principal:?} may not ask for this: it is about the whole server, which needs tenants: '*'")]
     SomeTenants {
+        /// Name of the principal.
+        principal: Arc<str>,
+    },
+    /// The call is one of another API than InfluxDB's.
+    #[error(
+        "{principal:?} may not ask for this: it has privileges on databases, and InfluxDB's API alone has these"
+    )]
+    Databases {
         /// Name of the principal.
         principal: Arc<str>,
     },

@@ -13,6 +13,10 @@ const MEMORY_KIB: u32 = 19 << 10;
 const PASSES: u32 = 2;
 const THREADS: u32 = 1;
 
+/// Hash of the usual cost for users that do not exist. No known password has this digest.
+const DUMMY_HASH: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
 /// Verifies passwords of users, and remembers right ones.
 pub struct Passwords {
     right: RightPasswords,
@@ -36,6 +40,17 @@ impl Passwords {
     /// An empty cache with a key of its own.
     pub fn new(rng: &Rng) -> Passwords {
         Passwords { right: RightPasswords::new(rng) }
+    }
+
+    /// Returns true if `password` was right before for this stored hash. Cost: one HMAC.
+    pub fn is_known(&self, stored: &str, password: &str) -> bool {
+        self.right.is_known(&self.right.digest(stored, password.as_bytes()))
+    }
+
+    /// As [`Passwords::is_right`] for a user that may not exist, which takes as long and is never right.
+    pub fn is_right_of(&self, stored: Option<&str>, password: &str) -> bool {
+        let is_right = self.is_right(stored.unwrap_or(DUMMY_HASH), password);
+        is_right && stored.is_some()
     }
 
     /// Returns true if `password` is the one whose hash is `stored`. Cost: one [`hash`] unless the password
@@ -70,5 +85,19 @@ mod tests {
             assert!(!passwords.is_right("no hash", "secret"));
         }
         assert_eq!(passwords.right.count(), 1);
+    }
+
+    /// Covers a dummy hash that cannot be read: logins of unknown users would take another time.
+    #[test]
+    fn a_user_that_does_not_exist_costs_one_hash() {
+        let dummy = PasswordHash::new(DUMMY_HASH).expect("PHC");
+        let stored = hash("secret", &Rng::from_seed(1));
+        let of_user = PasswordHash::new(&stored).expect("PHC");
+        assert_eq!((dummy.algorithm, &dummy.params), (of_user.algorithm, &of_user.params));
+        let lens =
+            |hash: &PasswordHash<'_>| (hash.salt.expect("salt").len(), hash.hash.expect("digest").len());
+        assert_eq!(lens(&dummy), lens(&of_user));
+        let passwords = Passwords::new(&Rng::from_seed(1));
+        assert!(!passwords.is_right_of(None, "secret") && passwords.is_right_of(Some(&stored), "secret"));
     }
 }

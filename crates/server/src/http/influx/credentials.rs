@@ -113,20 +113,27 @@ impl Caller {
         })
     }
 
+    /// User whose privileges on databases hold; `None`: all is allowed.
+    pub(crate) fn user(&self) -> Option<&User> {
+        match self {
+            Caller::Anyone | Caller::BeforeFirstAdmin => None,
+            // The check of access has compared scopes.
+            Caller::Principal(principal) => principal.user(),
+            Caller::Known(user) => Some(user),
+        }
+    }
+
     /// Refuses a write to `database` without the privilege.
     pub(crate) fn check_write(&self, database: &str) -> Result<(), InfluxError> {
         let forbidden = |text: String| Err(InfluxError::new(StatusCode::FORBIDDEN, text));
-        match self {
-            Caller::Anyone => Ok(()),
-            // The check of access has compared scopes.
-            Caller::Principal(_) => Ok(()),
-            Caller::BeforeFirstAdmin => {
+        match (self, self.user()) {
+            (Caller::BeforeFirstAdmin, _) => {
                 forbidden(format!("user is required to write to database {database:?}"))
             }
-            Caller::Known(user) if user.may(Privilege::Write, database) => Ok(()),
-            Caller::Known(user) => {
+            (_, Some(user)) if !user.may(Privilege::Write, database) => {
                 forbidden(format!("{:?} user is not authorized to write to database {database:?}", user.name))
             }
+            _ => Ok(()),
         }
     }
 }

@@ -96,17 +96,15 @@ impl Caller {
     /// Refuses a read of `database` without the privilege.
     fn check_read(&self, database: &str) -> Result<(), InfluxError> {
         let forbidden = |text: String| Err(InfluxError::new(StatusCode::FORBIDDEN, text));
-        match self {
-            // The scope of a principal was checked in front of the handler.
-            Caller::Anyone | Caller::Principal(_) => Ok(()),
-            Caller::BeforeFirstAdmin => {
+        match (self, self.user()) {
+            (Caller::BeforeFirstAdmin, _) => {
                 forbidden(format!("user is required to read from database {database:?}"))
             }
-            Caller::Known(user) if user.may(Privilege::Read, database) => Ok(()),
-            Caller::Known(user) => {
+            (_, Some(user)) if !user.may(Privilege::Read, database) => {
                 let name = &user.name;
                 forbidden(format!("{name:?} user is not authorized to read from database {database:?}"))
             }
+            _ => Ok(()),
         }
     }
 }

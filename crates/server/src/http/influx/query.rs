@@ -234,10 +234,10 @@ fn execute_each(
 
 impl Caller {
     fn access(&self) -> Access<'_> {
-        match self {
-            Caller::Anyone | Caller::Principal(_) => Access::Anyone,
-            Caller::BeforeFirstAdmin => Access::BeforeFirstAdmin,
-            Caller::Known(user) => Access::User(user),
+        match (self, self.user()) {
+            (Caller::BeforeFirstAdmin, _) => Access::BeforeFirstAdmin,
+            (_, Some(user)) => Access::User(user),
+            (_, None) => Access::Anyone,
         }
     }
 
@@ -246,12 +246,15 @@ impl Caller {
         let refused = |text: String| {
             Err(InfluxError::new(StatusCode::FORBIDDEN, format!("error authorizing query: {text}")))
         };
-        if let Caller::Principal(principal) = self {
-            return statements.iter().try_for_each(|statement| check_statement(principal, statement));
+        // Privileges first: the texts of their refusals are InfluxDB's.
+        if let Err(text) = chronolith_influxql::execute::authorize(self.access(), statements, database) {
+            return refused(text);
         }
-        match chronolith_influxql::execute::authorize(self.access(), statements, database) {
-            Ok(()) => Ok(()),
-            Err(text) => refused(text),
+        match self {
+            Caller::Principal(principal) => {
+                statements.iter().try_for_each(|statement| check_statement(principal, statement))
+            }
+            _ => Ok(()),
         }
     }
 }

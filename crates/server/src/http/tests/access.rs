@@ -597,3 +597,115 @@ async fn scripts_of_pages_are_not_asked_for_basic_credentials() {
         );
     }
 }
+
+/// Sends a statement with `login` in the header `Authorization`.
+async fn statement(server: &Fixture, login: &str, statement: &str) -> Answer {
+    let path = format!("/query?db=a&q={}", statement.replace(' ', "%20").replace('\'', "%27"));
+    send(server, "POST", &path, &[("authorization", login)]).await
+}
+
+async fn write_line(server: &Fixture, login: &str, database: &str) -> Answer {
+    let request = Request::post(format!("/write?db={database}")).header("authorization", login);
+    server.send(request.body(Body::from("m v=1")).expect("a request")).await
+}
+
+#[tokio::test]
+async fn privileges_on_databases_limit_a_principal_to_them() {
+    let all = "  scopes: [read, write, admin]\n";
+    let entries = [
+        entry("boss", all),
+        entry("writer", &format!("{all}  databases: {{a: write}}\n")),
+        entry("reader", "  scopes: [read]\n  databases: {a: all, b: read}\n"),
+    ];
+    let server = guarded(false, &entries);
+    for name in ["a", "b"] {
+        let made = statement(&server, "Bearer boss", &format!("CREATE DATABASE {name}")).await;
+        assert_eq!(made.status, StatusCode::OK, "{}", made.text);
+    }
+    for (login, database, want) in [
+        ("Bearer writer", "a", StatusCode::NO_CONTENT),
+        ("Bearer writer", "b", StatusCode::FORBIDDEN),
+        // Privileges give no scope.
+        ("Bearer reader", "a", StatusCode::FORBIDDEN),
+        ("Bearer boss", "b", StatusCode::NO_CONTENT),
+    ] {
+        let answer = write_line(&server, login, database).await;
+        assert_eq!(answer.status, want, "{login} {database}: {}", answer.text);
+    }
+    for (login, text, want) in [
+        ("Bearer reader", "SELECT v FROM m", true),
+        ("Bearer reader", "SELECT v FROM b..m", true),
+        ("Bearer writer", "SELECT v FROM m", false),
+        ("Bearer writer", "DROP DATABASE a", false),
+        ("Bearer writer", "CREATE USER u WITH PASSWORD 'p'", false),
+    ] {
+        let answer = statement(&server, login, text).await;
+        assert_eq!(answer.status == StatusCode::OK, want, "{login} {text}: {}", answer.text);
+    }
+    for path in [
+        "/api/v1/query?query=1",
+        "/metrics",
+        "/render?target=a",
+        "/api/v1/status/tsdb",
+        "/api/v1/series?match[]=up",
+    ] {
+        let answer = get(&server, "writer", path).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+        assert!(answer.text.contains("has privileges on databases"), "{path}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn users_of_influxdb_log_in_next_to_principals() {
+    let entries = [entry("boss", "  scopes: [read, write, admin]\n")];
+    let server = guarded_with(&entries, |options| options.service.influx.auth_enabled = true);
+    for text in [
+        "CREATE DATABASE a",
+        "CREATE DATABASE b",
+        "CREATE USER telegraf WITH PASSWORD 'secret'",
+        "GRANT WRITE ON a TO telegraf",
+        "CREATE USER root WITH PASSWORD 'toor' WITH ALL PRIVILEGES",
+    ] {
+        let made = statement(&server, "Bearer boss", text).await;
+        assert_eq!(
+            (made.status, made.text.contains("error")),
+            (StatusCode::OK, false),
+            "{text}: {}",
+            made.text
+        );
+    }
+    for (login, database, want) in [
+        ("Token telegraf:secret", "a", StatusCode::NO_CONTENT),
+        ("Token telegraf:secret", "b", StatusCode::FORBIDDEN),
+        ("Token telegraf:wrong", "a", StatusCode::UNAUTHORIZED),
+        ("Token nobody:secret", "a", StatusCode::UNAUTHORIZED),
+        ("Token root:toor", "b", StatusCode::NO_CONTENT),
+    ] {
+        for _ in 0..2 {
+            let answer = write_line(&server, login, database).await;
+            assert_eq!(answer.status, want, "{login} {database}: {}", answer.text);
+        }
+    }
+    let denied = statement(&server, "Token telegraf:secret", "SELECT v FROM m").await;
+    assert_eq!(denied.status, StatusCode::FORBIDDEN);
+    assert!(denied.text.contains("telegraf") && denied.text.contains("authorized"), "{}", denied.text);
+    let query = "/api/v1/query?query=1&u=telegraf&p=secret";
+    for (path, login, want) in [
+        ("/api/v1/query?query=1", "Token telegraf:secret", StatusCode::FORBIDDEN),
+        ("/api/v1/query?query=1", "Token root:toor", StatusCode::OK),
+        // Parameters are credentials of InfluxDB's API alone.
+        (query, "", StatusCode::UNAUTHORIZED),
+        ("/query?db=a&u=root&p=toor&q=SHOW%20USERS", "", StatusCode::OK),
+        ("/query?db=a&u=telegraf&p=secret&q=SHOW%20USERS", "", StatusCode::FORBIDDEN),
+    ] {
+        let headers = [("authorization", login)];
+        let headers = if login.is_empty() { &headers[..0] } else { &headers[..] };
+        let answer = send(&server, "GET", path, headers).await;
+        assert_eq!(answer.status, want, "{path} as {login}: {}", answer.text);
+    }
+    // A changed password counts at once.
+    let changed = statement(&server, "Bearer boss", "SET PASSWORD FOR telegraf = 'next'").await;
+    assert_eq!(changed.status, StatusCode::OK);
+    assert_eq!(write_line(&server, "Token telegraf:secret", "a").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(write_line(&server, "Token telegraf:next", "a").await.status, StatusCode::NO_CONTENT);
+}
