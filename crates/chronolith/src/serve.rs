@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use chronolith_base::Env;
-use chronolith_server::{Reload, RunError, Server};
+use chronolith_base::{Disk, Env};
+use chronolith_server::{Reload, RunError, Server, ServerOptions, check_access_file, check_web_config};
 use clap::ArgMatches;
 
 use crate::settings::{Settings, Sources, reloaded};
@@ -18,6 +18,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let open = listeners::open_to_others(&settings.server, &*env.disk);
         let warnings = settings.warnings.iter().chain(&open);
         warnings.for_each(|warning| log::print(&format!("chronolith: warning: {warning}")));
+        check_files(&settings.server, &*env.disk)?;
         crate::query::print("configuration is valid\n");
         return Ok(ExitCode::SUCCESS);
     }
@@ -40,6 +41,18 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let server = Server::start(env, settings.server, reload).map_err(with_advice)?;
     server.run_until_signal().map_err(with_advice)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the files that settings name and that a start reads.
+fn check_files(options: &ServerOptions, disk: &dyn Disk) -> anyhow::Result<()> {
+    if let Some(path) = &options.service.access.file {
+        check_access_file(path, options.service.multitenancy, disk).map_err(anyhow::Error::msg)?;
+    }
+    if let Some(path) = &options.web.config_file {
+        let why = check_web_config(path, disk).err();
+        why.map_or(Ok(()), |why| Err(anyhow::anyhow!("web configuration file {}: {why}", path.display())))?;
+    }
+    Ok(())
 }
 
 fn resolve(env: &Env, matches: &ArgMatches) -> anyhow::Result<Settings> {

@@ -22,6 +22,7 @@ mod web;
 mod web_config;
 
 pub use chronolith_service::access::directory::{hash_of_token, new_token};
+pub use chronolith_service::access::file::check_access_file;
 pub use chronolith_service::options::{
     CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, RuleFiles,
     UdpListener, WriteOptions,

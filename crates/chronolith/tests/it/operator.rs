@@ -33,6 +33,30 @@ fn check_config_says_what_a_start_would_say() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
+/// A start read these files, and `--check-config` called a configuration valid that could not start.
+#[test]
+fn check_config_reads_the_files_of_access_control() {
+    let dir = temp_dir();
+    let access = dir.path().join("access.yml");
+    let web = dir.path().join("web.yml");
+    let config = format!("access.file: {}\nweb.config.file: {}\n", access.display(), web.display());
+    let hash = "0".repeat(64);
+    let principal = format!("principals:\n- {{name: a, token_sha256: '{hash}', scopes: [read]}}\n");
+    let bad = principal.replace("[read]", "[reed]");
+    for (access_text, web_text, want) in [
+        (&principal, "", None),
+        (&bad, "", Some("access.yml: line 2, column 3: principal \"a\": `scopes`: \"reed\"")),
+        (&principal, "tls: {}\n", Some("web.yml")),
+    ] {
+        std::fs::write(&access, access_text).expect("a file");
+        std::fs::write(&web, web_text).expect("a file");
+        let output = check_config(&config, ("CHRONOLITH_RETENTION", "5d"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(i32::from(want.is_some())), "{said}");
+        assert!(want.is_none_or(|want| said.contains(want)), "{said}");
+    }
+}
+
 /// Sends a sample a day ahead, which is refused.
 fn send_refused(server: &Server) {
     let samples = [(now_ms() + 86_400_000, 1.0)];

@@ -5,7 +5,9 @@
 //! Not here: when it is read again (`control`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use chronolith_base::Disk;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{Privilege, User};
 use serde::Deserialize;
@@ -111,6 +113,17 @@ pub fn parse(text: &str, multitenancy: bool) -> Result<Directory, String> {
             .map_err(|why| format!("line {line}, column {column}: principal {name:?}: {why}"))?;
     }
     Ok(directory)
+}
+
+/// Checks an access file.
+///
+/// # Errors
+/// Path, and the reason why the file cannot be read, or as [`parse`].
+pub fn check_access_file(path: &Path, multitenancy: bool, disk: &dyn Disk) -> Result<(), String> {
+    let read = disk.read(path).map_err(|error| error.to_string());
+    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned()));
+    let parsed = text.and_then(|text| parse(&text, multitenancy));
+    parsed.map(drop).map_err(|why| format!("access file {}: {why}", path.display()))
 }
 
 fn add(directory: &mut Directory, entry: Entry, multitenancy: bool) -> Result<(), String> {
