@@ -111,7 +111,9 @@ fn with_advice(error: RunError) -> anyhow::Error {
         RunError::WebConfig(_) => "see docs/tls.md; `chronolith check web-config FILE` checks the file",
         RunError::Access(_) => "see docs/access.md for the form of the file",
         RunError::GraphiteRules(_) => "see docs/graphite.md for the files of rules",
-        RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",
+        RunError::QueryLog(_) | RunError::AuditLog(_) => {
+            "choose a file in a directory that exists and is writable"
+        }
         RunError::Threads(_) => "the system refuses more threads: raise its limits",
         RunError::Close(_) | RunError::Interrupted(_) => {
             "nothing acknowledged is lost; the next start replays the log"

@@ -6,6 +6,8 @@ mod access;
 mod active;
 mod activity;
 mod admin;
+mod audit;
+mod audit_notes;
 mod block_list;
 mod body;
 mod bucket_status;
@@ -61,6 +63,8 @@ use chronolith_service::access::Principal;
 use self::access::Access;
 use crate::web::Web;
 
+pub(crate) use lifecycle::reload_by_signal;
+#[cfg(test)]
 pub(crate) use lifecycle::reload_now;
 
 /// All routes of the server. Without access control everybody may do everything.

@@ -79,6 +79,7 @@ impl Server {
         let address = listener.local_addr().map_err(bind)?;
         let web = Arc::new(Web::new(env, options, reload));
         web.service.queries.log.open(&*web.service.env.disk).map_err(RunError::QueryLog)?;
+        web.service.audit.open(&*web.service.env.disk).map_err(RunError::AuditLog)?;
         web.service.read_rules().map_err(RunError::GraphiteRules)?;
         web.service.access.read(&web.service.env).map_err(RunError::Access)?;
         web.read_web_config().map_err(RunError::WebConfig)?;
@@ -185,16 +186,7 @@ impl Server {
         let stop = self.running.stop.clone();
         let run = move || {
             while !stop.wait(TICK_PAUSE) {
-                guarded(&web, "access", || match web.service.access.read(&web.service.env) {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        let principals = web.service.access.directory().principal_count();
-                        tracing::info!(principals, "access file read");
-                    }
-                    Err(error) => {
-                        tracing::error!(error, "access file not used, the previous principals stay in use")
-                    }
-                });
+                guarded(&web, "access", || web.refresh_access());
             }
         };
         self.running.threads.push(thread::spawn("access", run).map_err(RunError::Threads)?);
@@ -210,16 +202,7 @@ impl Server {
         let stop = self.running.stop.clone();
         let run = move || {
             while !stop.wait(TICK_PAUSE) {
-                guarded(&web, "web-config", || match web.read_web_config() {
-                    Ok(false) => {}
-                    Ok(true) => tracing::info!("web configuration file read"),
-                    Err(error) => {
-                        tracing::error!(
-                            error,
-                            "web configuration file not used, the previous one stays in use"
-                        )
-                    }
-                });
+                guarded(&web, "web-config", || web.refresh_web_config());
             }
         };
         self.running.threads.push(thread::spawn("web-config", run).map_err(RunError::Threads)?);
@@ -414,8 +397,7 @@ async fn run_until_signal(web: Arc<Web>, opening: watch::Receiver<Opening>) -> R
             () = signals.next() => return Ok(signals),
             _ = hangup.recv() => {
                 let web = web.clone();
-                // The outcome is logged where it happens.
-                tokio::task::spawn_blocking(move || http::reload_now(&web).ok());
+                tokio::task::spawn_blocking(move || http::reload_by_signal(&web));
             }
         }
     }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_service::Service;
+use chronolith_service::audit::{AuditOutcome, AuditSubject};
 use parking_lot::RwLock;
+use serde_json::{Value, json};
 
 use crate::connections::Connections;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
@@ -78,6 +80,51 @@ impl Web {
             self.service.access.set_web_users(file.current().config().users());
         }
         Ok(is_changed)
+    }
+
+    /// Reads the access file again if it has changed, and uses it. The outcome is logged.
+    pub(crate) fn refresh_access(&self) {
+        let read = self.service.access.read(&self.service.env);
+        match &read {
+            Ok(false) => return,
+            Ok(true) => {
+                let principals = self.service.access.directory().principal_count();
+                tracing::info!(principals, "access file read");
+            }
+            Err(error) => {
+                tracing::error!(error, "access file not used, the previous principals stay in use");
+            }
+        }
+        let principals = self.service.access.directory().principal_count();
+        self.audit_file("access file read", read.err(), [("principals", json!(principals))]);
+    }
+
+    /// Reads the web configuration file and its certificates again if one of them has changed, and uses them.
+    /// The outcome is logged.
+    pub(crate) fn refresh_web_config(&self) {
+        let read = self.read_web_config();
+        match &read {
+            Ok(false) => return,
+            Ok(true) => tracing::info!("web configuration file read"),
+            Err(error) => {
+                tracing::error!(error, "web configuration file not used, the previous one stays in use");
+            }
+        }
+        let Some(in_use) = self.web_config.as_ref().map(WebConfigFile::current) else { return };
+        let counts = [
+            ("users", json!(in_use.config().users().len())),
+            ("certificateExpirySeconds", json!(in_use.tls().map(|tls| tls.expires_s()))),
+        ];
+        self.audit_file("web configuration file read", read.err(), counts);
+    }
+
+    /// Writes the line of a file that was read again. It is used in any case: its author has changed it
+    /// already, and a full disk must not keep a principal from being removed.
+    fn audit_file<const N: usize>(&self, action: &str, error: Option<String>, counts: [(&str, Value); N]) {
+        let subject = AuditSubject { action: action.to_owned(), ..AuditSubject::default() };
+        let counts = counts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let status = if error.is_none() { 200 } else { 500 };
+        self.service.audit.end(&self.service.env, &subject, AuditOutcome { status, error, counts });
     }
 
     /// Counts and logs a request that the HTTP parser has refused; no handler has seen it.

@@ -10,6 +10,7 @@
 pub mod access;
 pub mod activity;
 pub mod admission;
+pub mod audit;
 pub mod carbon;
 pub mod counter;
 pub mod evaluation;

@@ -8,6 +8,7 @@ use chronolith_model::TenantId;
 use chronolith_tsdb::{HeadMemory, HeadMemoryOptions, TsdbOptions};
 
 use crate::access::control::AccessOptions;
+use crate::audit::AuditOptions;
 
 /// Options of the service.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub struct ServiceOptions {
     pub multitenancy: bool,
     /// Access control.
     pub access: AccessOptions,
+    /// The audit log.
+    pub audit: AuditOptions,
     /// The store.
     pub tsdb: TsdbOptions,
     /// Queries.
@@ -39,6 +42,7 @@ impl ServiceOptions {
         ServiceOptions {
             multitenancy: false,
             access: AccessOptions::default(),
+            audit: AuditOptions::default(),
             tsdb: TsdbOptions {
                 head_memory: HeadMemoryOptions { limit: HeadMemory::Percent(50), tenant_percent: 25 },
                 ..TsdbOptions::new(data_dir)

@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use crate::access::control::AccessControl;
 use crate::admission::Admission;
 use crate::admission::threads::QueryThreads;
+use crate::audit::AuditLog;
 use crate::carbon::CarbonContext;
 use crate::carbon::rules::PathRules;
 use crate::influx::InfluxContext;
@@ -34,6 +35,8 @@ pub struct Service {
     pub lifecycle: Lifecycle,
     /// Principals.
     pub access: AccessControl,
+    /// The audit log.
+    pub audit: AuditLog,
     /// Permits and memory.
     pub admission: Admission,
     /// Threads of queries and of other requests that take long.
@@ -63,6 +66,7 @@ impl Service {
         Service {
             lifecycle: Lifecycle::default(),
             access: AccessControl::new(options.access.clone(), options.multitenancy, &env.rng),
+            audit: AuditLog::new(options.audit.clone()),
             admission: Admission::new(&options, &env.clock),
             threads: QueryThreads::default(),
             queries: QueryContext::new(&options),

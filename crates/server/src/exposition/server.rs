@@ -124,6 +124,22 @@ pub(super) static SERVER: &[Metric<Web>] = &[
         "Lines of the query log that could not be written.",
         |web| web.service.queries.log.failures.as_f64(),
     ),
+    Metric::counter("chronolith_audit_lines_total", "Lines of the audit log.", |web| {
+        web.service.audit.lines.as_f64()
+    }),
+    Metric::counter("chronolith_audit_written_bytes_total", "Bytes of the lines of the audit log.", |web| {
+        web.service.audit.bytes.as_f64()
+    }),
+    Metric::counter(
+        "chronolith_audit_failures_total",
+        "Lines of the audit log that could not be written; admin actions are refused then.",
+        |web| web.service.audit.failures.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_audit_suppressed_total",
+        "Refused requests without a line of their own in the audit log, because there were many.",
+        |web| web.service.audit.suppressed.as_f64(),
+    ),
     Metric::counter("chronolith_query_slow_logged_total", "Lines of the slow query log.", |web| {
         let (logged_count, _) = web.service.queries.slow_log.counts();
         logged_count as f64

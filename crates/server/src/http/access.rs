@@ -15,7 +15,10 @@ use axum::response::IntoResponse as _;
 use chronolith_model::TenantId;
 use chronolith_service::access::control::LoginError;
 use chronolith_service::access::{Denied, Identity, Principal, Scope, SeveralTenants};
+use chronolith_service::audit::AuditSubject;
 
+use super::audit;
+use super::audit_notes::AuditPoint;
 use super::body;
 use super::error::{ApiError, ErrorKind};
 use super::influx::reply::InfluxError;
@@ -65,6 +68,7 @@ pub(super) struct Guard {
     pub(super) errors: ErrorForm,
     /// Credentials may be parameters of the URL, as in InfluxDB's API.
     pub(super) takes_url_credentials: bool,
+    pub(super) audit: AuditPoint,
     pub(super) web: Arc<Web>,
 }
 
@@ -81,6 +85,15 @@ impl Refused {
             Refused::Denied(denied) => denied.to_string(),
         }
     }
+
+    /// Name of the principal, if the credentials prove one.
+    fn principal(&self) -> Option<String> {
+        match self {
+            Refused::Login(LoginError::Expired(name)) => Some(name.to_string()),
+            Refused::Login(_) => None,
+            Refused::Denied(denied) => Some(denied.principal().to_owned()),
+        }
+    }
 }
 
 /// Lets a request through if its principal may send it.
@@ -89,11 +102,16 @@ pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next
     match decided.await {
         Ok(sender) => {
             request.extensions_mut().insert(sender);
-            next.run(request).await
+            let answered = audit::run(&guard.web, &guard.audit, request, next).await;
+            answered.unwrap_or_else(|error| in_form(guard.errors, error))
         }
         Err(refused) => {
             guard.note(&refused, &request);
             let challenges = challenges_for(&request);
+            let subject =
+                AuditSubject { principal: refused.principal(), ..audit::subject_of_request(&request) };
+            let user = guard.known_user(&request);
+            audit::refused(&guard.web, subject, user, refused.text()).await;
             body::discard(request.into_body()).await;
             refusal(guard.errors, &refused, challenges)
         }
@@ -120,6 +138,17 @@ impl Guard {
         let path = request.uri().path();
         let certificate = request.extensions().get::<PeerCertificate>().map(ToString::to_string);
         tracing::warn!(request_id = %info.id, remote = info.remote_text(), certificate, path, error = refused.text(), suppressed, "request refused by access control");
+    }
+
+    /// Name of the user that a request tries to log in as, if the access file has it: another text may be
+    /// a token or a password in the wrong place.
+    fn known_user(&self, request: &Request) -> Option<String> {
+        match login::credential_of(request, self.takes_url_credentials) {
+            Ok(Some(Credential::Password { user, .. })) => {
+                self.web.service.access.directory().user(&user).map(|_| user)
+            }
+            _ => None,
+        }
     }
 
     fn decide<'a>(
@@ -163,10 +192,10 @@ impl Guard {
             principal.check_all_tenants().map_err(Refused::Denied)?;
         }
         let identity = match named.and_then(|tenants| self.tenants(tenants, &principal)) {
-            Ok(tenants) => Ok(Identity::new(principal, tenants).map_err(Refused::Denied)?),
+            Ok(tenants) => Ok(Identity::new(principal.clone(), tenants).map_err(Refused::Denied)?),
             Err(error) => Err(error),
         };
-        Ok(Sender { identity, is_logged_in })
+        Ok(Sender { principal, identity, is_logged_in })
     }
 
     /// Returns the tenants of a request that names `named`.
@@ -203,15 +232,18 @@ fn refusal(form: ErrorForm, refused: &Refused, challenges: HeaderValue) -> Respo
         Refused::Denied(_) => ErrorKind::Forbidden,
     };
     let status = kind.status();
-    let text = refused.text();
-    let error = ApiError::new(kind, &text);
-    let mut response = match form {
-        ErrorForm::Api => error.into_response(),
-        ErrorForm::Text => error.into_text(),
-        ErrorForm::Influx => InfluxError::new(status, &text).into_response(),
-    };
+    let mut response = in_form(form, ApiError::new(kind, refused.text()));
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenges);
     }
     response
+}
+
+/// An error in the form of the route's other errors.
+fn in_form(form: ErrorForm, error: ApiError) -> Response<Body> {
+    match form {
+        ErrorForm::Api => error.into_response(),
+        ErrorForm::Text => error.into_text(),
+        ErrorForm::Influx => InfluxError::new(error.kind.status(), &error.message).into_response(),
+    }
 }

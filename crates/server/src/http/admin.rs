@@ -35,14 +35,17 @@ pub(super) async fn delete_series(
     let range = time_range(&call.params)?;
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
     let tenant = call.tenant.clone();
-    run(&web, &tenant, move |store| {
+    let audit = call.audit.clone();
+    let deleted = run(&web, &tenant, move |store| {
         // Queries see the series of Graphite clients as the tenant's own.
         let stores = [Some(StoreId::from(&call.tenant)), graphite_store(store, &call.tenant)];
         let of_store = |store| Deletion { store, selectors: selectors.clone(), range };
         let deletions: Vec<Deletion> = stores.into_iter().flatten().map(of_store).collect();
-        store.admin().delete_all(&deletions).map(drop)
+        store.admin().delete_all(&deletions)
     })
     .await?;
+    audit.set_count("series", deleted.series_count);
+    audit.set_count("blocks", deleted.block_count);
     Ok(no_content())
 }
 
@@ -52,14 +55,16 @@ pub(super) async fn clean_tombstones(
 ) -> Result<Response<Body>, ApiError> {
     let call = open(&web, request).await?;
     let tenant = call.tenant.clone();
-    run(&web, &tenant, move |store| {
-        store.admin().clean_tombstones(&StoreId::from(&call.tenant))?;
+    let audit = call.audit.clone();
+    let cleaned = run(&web, &tenant, move |store| {
+        let cleaned_count = store.admin().clean_tombstones(&StoreId::from(&call.tenant))?;
         match graphite_store(store, &call.tenant) {
-            Some(graphite) => store.admin().clean_tombstones(&graphite).map(drop),
-            None => Ok(()),
+            Some(graphite) => Ok(cleaned_count + store.admin().clean_tombstones(&graphite)?),
+            None => Ok(cleaned_count),
         }
     })
     .await?;
+    audit.set_count("blocks", cleaned);
     Ok(no_content())
 }
 
@@ -73,9 +78,11 @@ pub(super) async fn snapshot(
         Some(false) | None => SnapshotHead::Include,
     };
     let tenant = call.tenant.clone();
+    let audit = call.audit.clone();
     let made = run(&web, &tenant, move |store| store.admin().snapshot(&[call.tenant.into()], head)).await;
     let name =
         made.map_err(|error| ApiError::new(error.kind, format!("create snapshot: {}", error.message)))?;
+    audit.set_count("snapshot", name.as_str());
     Ok(status::success(&json!({ "name": name })))
 }
 

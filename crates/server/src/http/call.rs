@@ -3,11 +3,12 @@
 
 use axum::body::Bytes;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use chronolith_base::Reservation;
 use chronolith_model::TenantId;
 use chronolith_service::access::Identity;
 
+use super::audit_notes::AuditNotes;
 use super::body;
 use super::compress::{self, Coding};
 use super::error::{ApiError, ErrorKind};
@@ -28,6 +29,8 @@ pub(super) struct Call {
     /// Coding of the answer, if it may be large.
     pub(super) coding: Coding,
     pub(super) info: RequestInfo,
+    /// Notes for the audit log.
+    pub(super) audit: AuditNotes,
     /// Memory of the parameters: they wait in the queue with their request.
     _held: Reservation,
 }
@@ -63,24 +66,38 @@ async fn read(web: &Web, request: Request, body_use: BodyUse) -> Result<(Call, V
     let mut params = Params::default();
     let mut rest = Vec::new();
     if parts.method == Method::POST || parts.method == Method::PUT {
-        let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-        let kind = kind.filter(|_| body_use == BodyUse::Form);
         let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
         held.grow(body.bytes.len() as u64).map_err(no_memory)?;
-        if kind.is_some_and(|kind| is_type(kind, b"application/x-www-form-urlencoded")) {
-            let text = std::str::from_utf8(&body.bytes);
-            params.parse(text.map_err(|_| ApiError::bad_request("form body is not UTF-8"))?)?;
-        } else if let Some(kind) = kind.filter(|kind| is_type(kind, b"multipart/form-data")) {
-            read_multipart(&String::from_utf8_lossy(kind), body.bytes, &mut params).await?;
-        } else {
-            rest = body.bytes;
-        }
+        rest = match body_use {
+            BodyUse::Form => read_form(&parts.headers, body.bytes, &mut params).await?,
+            BodyUse::Raw => body.bytes,
+        };
     }
     params.parse(query)?;
+    let audit = AuditNotes::of(&parts.extensions);
+    audit.set_parameters(&params);
     let path = parts.uri.path().to_owned();
     let coding = compress::printed_coding(&parts.method, &parts.headers);
     let info = RequestInfo::of(&parts.extensions);
-    Ok((Call { identity, tenant, params, method: parts.method, path, coding, info, _held: held }, rest))
+    let method = parts.method;
+    Ok((Call { identity, tenant, params, method, path, coding, info, audit, _held: held }, rest))
+}
+
+/// Reads the parameters of a body that has the type of a form; returns any other body.
+pub(super) async fn read_form(
+    headers: &HeaderMap,
+    body: Vec<u8>,
+    params: &mut Params,
+) -> Result<Vec<u8>, ApiError> {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| is_type(kind, b"application/x-www-form-urlencoded")) {
+        let text = std::str::from_utf8(&body);
+        params.parse(text.map_err(|_| ApiError::bad_request("form body is not UTF-8"))?)?;
+        return Ok(Vec::new());
+    }
+    let Some(kind) = kind.filter(|kind| is_type(kind, b"multipart/form-data")) else { return Ok(body) };
+    read_multipart(&String::from_utf8_lossy(kind), body, params).await?;
+    Ok(Vec::new())
 }
 
 /// Returns true if a content type, parameters aside, is `wanted`.

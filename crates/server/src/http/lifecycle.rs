@@ -1,19 +1,24 @@
 //! `/-/healthy`, `/-/ready`, `/-/reload` and `/metrics`. Invariant: all but `reload` are served during the
 //! replay.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use chronolith_model::TenantId;
+use chronolith_service::Service;
+use chronolith_service::audit::{AuditOutcome, AuditSubject};
 use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 
+use super::audit_notes::AuditNotes;
 use super::dispatch;
 use super::error::text;
 use crate::exposition::gather::gather;
 use crate::exposition::text::{TextFormat, write as write_text};
+use crate::options::ShownSetting;
 use crate::web::Web;
 
 /// 503 once nothing but a restart helps, so that an orchestrator restarts the process.
@@ -31,7 +36,7 @@ pub(super) async fn ready(State(web): State<Arc<Web>>) -> Response<Body> {
     }
 }
 
-pub(super) async fn reload(State(web): State<Arc<Web>>) -> Response<Body> {
+pub(super) async fn reload(State(web): State<Arc<Web>>, extensions: Extensions) -> Response<Body> {
     if !web.options.web.lifecycle {
         return Response::builder()
             .status(StatusCode::FORBIDDEN)
@@ -41,20 +46,48 @@ pub(super) async fn reload(State(web): State<Arc<Web>>) -> Response<Body> {
     let class = &web.service.admission.admin;
     let tenant = TenantId::anonymous();
     match dispatch::run_to_end(&web, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
-        Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
+        Ok(Ok(changed)) => {
+            AuditNotes::of(&extensions).set_count("changed", changed);
+            text(StatusCode::OK, "configuration reloaded")
+        }
         Ok(Err(why)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("failed to reload config: {why}")),
         Err(error) => error.into_text(),
     }
 }
 
-/// Reads the configuration again and applies what may change in a running server.
-pub(crate) fn reload_now(web: &Web) -> Result<(), String> {
+/// Reads the configuration again because of a signal; the outcome is logged. Blocks the thread.
+pub(crate) fn reload_by_signal(web: &Web) {
+    let Service { audit, env, .. } = &*web.service;
+    let subject = AuditSubject { action: "SIGHUP".to_owned(), ..AuditSubject::default() };
+    if let Err(error) = audit.begin(env, &subject) {
+        tracing::error!(%error, "configuration reload");
+        return;
+    }
+    let outcome = match reload_now(web) {
+        Ok(changed) => AuditOutcome {
+            status: StatusCode::OK.as_u16(),
+            counts: [("changed".to_owned(), changed.into())].into_iter().collect(),
+            error: None,
+        },
+        Err(why) => AuditOutcome {
+            status: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
+            error: Some(why),
+            ..AuditOutcome::default()
+        },
+    };
+    audit.end(env, &subject, outcome);
+}
+
+/// Reads the configuration again, applies what may change in a running server, and returns the names of the
+/// settings that have another value.
+pub(crate) fn reload_now(web: &Web) -> Result<Vec<String>, String> {
     let has_rules = !web.service.options.write.carbon.rules.is_empty();
     let Some(reload) = &web.configuration.reload else {
-        if !web.service.queries.log.is_on() && !has_rules {
+        let has_log = web.service.queries.log.is_on() || web.service.audit.is_on();
+        if !has_log && !has_rules {
             return Err("cannot reload: started without --config".to_owned());
         }
-        return reopen_files(web);
+        return reopen_files(web).map(|()| Vec::new());
     };
     let result = reload().and_then(|reloaded| reopen_files(web).map(|()| reloaded));
     let mut shown = web.configuration.shown.write();
@@ -62,11 +95,12 @@ pub(crate) fn reload_now(web: &Web) -> Result<(), String> {
     match result {
         Ok(reloaded) => {
             web.service.set_limits(reloaded.limits);
+            let changed = changed_settings(&shown.settings, &reloaded.shown);
             shown.settings = reloaded.shown;
             shown.config_yaml = reloaded.config_yaml;
             shown.reloaded_ms = web.service.env.clock.now_ms();
             tracing::info!("configuration reloaded");
-            Ok(())
+            Ok(changed)
         }
         Err(why) => {
             web.metrics.background.reload_failures.add(1);
@@ -76,8 +110,19 @@ pub(crate) fn reload_now(web: &Web) -> Result<(), String> {
     }
 }
 
-/// Opens the query log again and reads the files of Graphite's rules again.
+/// Names of the settings that are in one list alone, or have another value there, in order.
+fn changed_settings(old: &[ShownSetting], new: &[ShownSetting]) -> Vec<String> {
+    let pairs = |list: &[ShownSetting]| {
+        list.iter().map(|one| (one.name.clone(), one.value.clone())).collect::<BTreeSet<_>>()
+    };
+    let changed =
+        pairs(old).symmetric_difference(&pairs(new)).map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    changed.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Opens the logs again and reads the files of Graphite's rules again.
 fn reopen_files(web: &Web) -> Result<(), String> {
+    web.service.audit.open(&*web.service.env.disk)?;
     web.service.queries.log.open(&*web.service.env.disk)?;
     web.service.read_rules()
 }

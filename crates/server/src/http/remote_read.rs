@@ -25,7 +25,9 @@ use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Sele
 use chronolith_service::access::Identity;
 use chronolith_service::activity::metric_usage::selected_names;
 use chronolith_service::evaluation::call_context::CallContext;
+use serde_json::json;
 
+use super::audit_notes::AuditNotes;
 use super::body::{self, BodyBytes};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
@@ -67,6 +69,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let request = decode(web, &tenant, body).await?;
     let names = request.queries.iter().flat_map(|query| selected_names(&query.matchers));
     web.service.queries.metric_usage.record(&tenant, names, web.service.env.clock.now_ms());
+    note_queries(&AuditNotes::of(&parts.extensions), &request.queries);
     match request.response {
         ResponseKind::Samples => {
             let view = move |ctx: &CallContext| ctx.view_of(source);
@@ -74,6 +77,18 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
         }
         ResponseKind::StreamedChunks => streamed_answer(web, identity, source, request.queries).await,
     }
+}
+
+/// Sets the selectors and times of a request for its line in the audit log.
+pub(super) fn note_queries(notes: &AuditNotes, queries: &[ReadQuery]) {
+    if !notes.is_on() {
+        return;
+    }
+    let one = |query: &ReadQuery| {
+        let matchers: Vec<String> = query.matchers.iter().map(ToString::to_string).collect();
+        json!({ "matchers": matchers, "startMs": query.range.start, "endMs": query.range.end })
+    };
+    notes.set_target("queries", queries.iter().map(one).collect());
 }
 
 /// Unpacks a request off the async threads, because compiling regular expressions may take a while, with a

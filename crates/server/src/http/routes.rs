@@ -25,6 +25,7 @@ use axum::routing::MethodRouter;
 use axum::{Extension, Router, middleware};
 
 use super::access::{self, Access, Guard};
+use super::audit_notes::AuditPoint;
 use super::routing::table::Table;
 use super::routing::{Operation, Route, Section, Tag};
 use crate::web::Web;
@@ -54,7 +55,7 @@ pub(super) fn router(web: &Arc<Web>, access: &Access) -> Router<Arc<Web>> {
     SECTIONS.iter().fold(Router::new(), |all, section| all.merge(section_router(section, web, access)))
 }
 
-fn section_router(section: &Section, web: &Arc<Web>, access: &Access) -> Router<Arc<Web>> {
+fn section_router(section: &'static Section, web: &Arc<Web>, access: &Access) -> Router<Arc<Web>> {
     let mut router = Router::new();
     for route in section.routes {
         for path in route.paths {
@@ -72,7 +73,7 @@ fn section_router(section: &Section, web: &Arc<Web>, access: &Access) -> Router<
     }
 }
 
-fn handlers(tag: Tag, route: &Route, web: &Arc<Web>, access: &Access) -> MethodRouter<Arc<Web>> {
+fn handlers(tag: Tag, route: &'static Route, web: &Arc<Web>, access: &Access) -> MethodRouter<Arc<Web>> {
     let guarded = |operation: &Operation| {
         let guard = Guard {
             access: access.clone(),
@@ -80,6 +81,7 @@ fn handlers(tag: Tag, route: &Route, web: &Arc<Web>, access: &Access) -> MethodR
             shows: operation.shows,
             errors: route.error_form(tag),
             takes_url_credentials: tag == Tag::Influxdb,
+            audit: AuditPoint { audited: operation.audited(), tag, route },
             web: web.clone(),
         };
         let check = middleware::from_fn_with_state(guard, access::check);

@@ -91,6 +91,16 @@ pub(super) enum Shows {
     WholeServer,
 }
 
+/// Lines of an operation in the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audited {
+    /// Two lines: one before the action, without which it is refused, and one after it.
+    Action,
+    /// One line, if queries have lines.
+    Query,
+    Nothing,
+}
+
 /// Makes the method router of a handler, for these methods.
 pub(super) type HandlerFn = fn(MethodFilter) -> MethodRouter<Arc<Web>>;
 
@@ -110,6 +120,21 @@ pub(super) struct Operation {
     pub(super) shows: Shows,
     pub(super) effect: Effect,
     pub(super) handler: HandlerFn,
+}
+
+impl Operation {
+    /// Lines in the audit log. All operations that change something other than samples and events are
+    /// actions; whether a statement of InfluxQL does is known to its handler alone.
+    pub(super) fn audited(&self) -> Audited {
+        let is_series = matches!(self.shows, Shows::SeriesOfTenants | Shows::SeriesOfTenant);
+        match (self.scope, self.effect) {
+            (Scope::Admin | Scope::DeleteMetrics | Scope::WriteRules, _) => Audited::Action,
+            (Scope::ReadMetrics | Scope::Federate, _) if is_series => Audited::Query,
+            (Scope::WriteMetrics, _) => Audited::Nothing,
+            (_, Effect::Changes | Effect::Controls) => Audited::Action,
+            (_, Effect::Reads | Effect::Neither) => Audited::Nothing,
+        }
+    }
 }
 
 /// Operations of a row at most.

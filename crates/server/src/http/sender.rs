@@ -3,14 +3,17 @@
 //! Invariant: a request without the check has no sender, and its handler no tenant.
 //! Not here: the check (`access`).
 
+use std::sync::Arc;
+
 use axum::http::Extensions;
-use chronolith_service::access::Identity;
+use chronolith_service::access::{Identity, Principal};
 
 use super::tenant::TenantError;
 
 /// Sender of a request, in its extensions.
 #[derive(Clone)]
 pub(super) struct Sender {
+    pub(super) principal: Arc<Principal>,
     /// The sender with the tenants that it names. A request without a tenant fails where its handler needs
     /// one: some need none.
     pub(super) identity: Result<Identity, TenantError>,

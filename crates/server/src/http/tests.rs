@@ -4,6 +4,7 @@
 mod access;
 mod activity;
 mod admin;
+pub(crate) mod audit;
 mod durations;
 mod health;
 mod metrics;

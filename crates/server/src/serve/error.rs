@@ -21,6 +21,9 @@ pub enum RunError {
     /// The query log cannot be opened.
     #[error("{0}")]
     QueryLog(String),
+    /// The audit log cannot be opened.
+    #[error("{0}")]
+    AuditLog(String),
     /// The access file cannot be used.
     #[error("{0}")]
     Access(String),

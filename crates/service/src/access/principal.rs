@@ -248,3 +248,17 @@ pub enum Denied {
         principal: Arc<str>,
     },
 }
+
+impl Denied {
+    /// Name of the principal.
+    #[must_use]
+    pub fn principal(&self) -> &str {
+        match self {
+            Denied::Scope { principal, .. }
+            | Denied::Tenant { principal, .. }
+            | Denied::SomeTenants { principal }
+            | Denied::Databases { principal }
+            | Denied::Filtered { principal } => principal,
+        }
+    }
+}

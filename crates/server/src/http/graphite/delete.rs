@@ -101,6 +101,7 @@ async fn run(
             }
             None => Selected::default(),
         };
+        call.audit.set_count("series", found.series_count);
         Ok(answer::of_value(&print(&found), &call))
     };
     answered.await.unwrap_or_else(answer::of_error)

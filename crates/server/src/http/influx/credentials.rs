@@ -14,10 +14,12 @@ use base64::engine::general_purpose::STANDARD;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{Privilege, User};
 use chronolith_service::access::Principal;
+use chronolith_service::audit::AuditSubject;
 use chronolith_service::evaluation::influxql::databases::Databases;
 
 use super::reply::InfluxError;
 use super::token;
+use crate::http::audit;
 use crate::http::error::ApiError;
 use crate::http::params::Params;
 use crate::http::sender::{identity_of, is_logged_in};
@@ -99,18 +101,24 @@ impl Caller {
         if !web.service.options.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
-        let web = web.clone();
-        let databases = databases.clone();
+        let shared = web.clone();
         let tenant = identity.tenant().clone();
         let headers = parts.headers.clone();
+        let user = known_user(databases, &tenant, &headers, params);
+        let databases = databases.clone();
         let params = params.clone();
         let checked =
-            tokio::task::spawn_blocking(move || Caller::of(&web, &databases, &tenant, &headers, &params));
-        checked.await.unwrap_or_else(|error| {
+            tokio::task::spawn_blocking(move || Caller::of(&shared, &databases, &tenant, &headers, &params));
+        let checked = checked.await.unwrap_or_else(|error| {
             tracing::error!(%error, "checking credentials panicked");
             let message = "internal error: checking the credentials panicked, see the server's log";
             Err(InfluxError::new(StatusCode::INTERNAL_SERVER_ERROR, message))
-        })
+        });
+        if let Err(refused) = &checked {
+            let subject = AuditSubject { principal: None, ..audit::subject_of(parts) };
+            audit::refused(web, subject, user, refused.message.clone()).await;
+        }
+        checked
     }
 
     /// User whose privileges on databases hold; `None`: all is allowed.
@@ -136,6 +144,17 @@ impl Caller {
             _ => Ok(()),
         }
     }
+}
+
+/// Name of the user that a request tries to log in as, if the tenant has one of this name.
+fn known_user(
+    databases: &Databases,
+    tenant: &TenantId,
+    headers: &HeaderMap,
+    params: &Params,
+) -> Option<String> {
+    let Some(Credentials::Password { user, .. }) = credentials(headers, params) else { return None };
+    databases.local_catalog(tenant)?.user(&user).map(|found| found.name.clone())
 }
 
 /// Reads `u` and `p`, or the header `Authorization`: Basic, `Token user:password`, Bearer.

@@ -19,6 +19,7 @@ use chronolith_service::evaluation::influxql::databases::{Databases, TenantDatab
 
 use super::credentials::Caller;
 use super::reply::InfluxError;
+use crate::http::audit_notes::AuditNotes;
 use crate::http::body;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Params;
@@ -44,6 +45,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, Infl
     let memory = web.service.admission.query_memory.of(tenant, 0);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = remote_read::decode(web, tenant, body).await?;
+    remote_read::note_queries(&AuditNotes::of(&parts.extensions), &request.queries);
     // InfluxDB answers with samples, whatever else the client accepts.
     let view = move |_: &CallContext| source;
     Ok(remote_read::samples_answer(web, identity, view, request.queries).await?)

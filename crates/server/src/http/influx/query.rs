@@ -5,6 +5,7 @@
 //! asked for by GET from pages of other origins are refused.
 //! Not here: statements (`influxql`), text forms of results (`printer`).
 
+mod audit;
 mod format;
 mod parameters;
 mod request;
@@ -12,6 +13,7 @@ mod response;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -30,6 +32,7 @@ use chronolith_service::evaluation::influxql::{query_error, select_limits};
 use chronolith_service::evaluation::running::RunningQuery;
 use http_body_util::BodyExt as _;
 
+use self::audit::AuditedRequest;
 use self::format::Format;
 use self::request::QueryRequest;
 use self::response::ResponseSink;
@@ -69,6 +72,7 @@ fn in_format(error: InfluxError, format: Format) -> Response<Body> {
 
 async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxError> {
     let request = QueryRequest::read(web, request).await?;
+    audit::set_statements(&request);
     let databases = Databases::of(&web.service)?;
     let is_writing = request.statements.iter().any(Statement::is_writing);
     if is_writing {
@@ -80,7 +84,12 @@ async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxE
         return Err(InfluxError::new(StatusCode::FORBIDDEN, text));
     }
     let caller = Caller::of_request(web, &databases, &request.parts, &request.params).await?;
-    caller.check_statements(&request.statements, &request.database)?;
+    if let Err(refused) = caller.check_statements(&request.statements, &request.database) {
+        let subject = audit::subject_of(&request, &caller);
+        crate::http::audit::refused(web, subject, None, refused.message.clone()).await;
+        return Err(refused);
+    }
+    let audited = audit::begin(web, &request, &caller).await?;
     let timeout_ms = web.service.options.influx.query_timeout_ms(web.service.options.query.timeout_ms);
     let admitted = web.service.admit(&web.service.admission.query, &request.identity, timeout_ms).await?;
     let content_type = request.format.content_type();
@@ -94,7 +103,7 @@ async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxE
     let shared = web.clone();
     let answered = async move {
         let print = move |web: &Web, admitted, parts: &Parts| {
-            execute_all(web, &databases, &request, &caller, admitted, parts)
+            execute_all(web, &databases, &request, &caller, admitted, parts, audited)
         };
         stream::answer(&shared, admitted, kind, print).await
     };
@@ -141,6 +150,7 @@ fn execute_all(
     caller: &Caller,
     admitted: Admitted,
     parts: &Parts,
+    mut audited: Option<AuditedRequest>,
 ) -> Result<(), ApiError> {
     let ctx = admitted.ctx();
     let _statements = ctx.budget.reserve(statements_bytes(&request.text)).map_err(QueryError::from)?;
@@ -180,6 +190,7 @@ fn execute_all(
         tenant: &request.tenant,
         is_continuous: false,
         call: Some(ctx),
+        deleted_series: AtomicU64::new(0),
     };
     let session = Session {
         storage: &storage,
@@ -190,19 +201,21 @@ fn execute_all(
         limits: select_limits(&web.service.options.influx),
         ctx,
     };
-    let is_error = execute_each(request, &session, &mut sink)?;
+    let error = execute_each(request, &session, &mut sink)?;
+    if let Some(audited) = &mut audited {
+        audited.set_outcome(error.as_deref(), storage.deleted_series.load(Ordering::Relaxed));
+    }
     web.service.query_metrics.influxql.observe_ns(listed.duration_ns());
-    listed.record(0, is_error);
+    listed.record(0, error.is_some());
     sink.finish()
 }
 
-/// Runs the statements one after the other up to the first that fails; true if one has failed.
+/// Runs the statements one after the other up to the first that fails, and returns its error.
 fn execute_each(
     request: &QueryRequest,
     session: &Session<'_>,
     sink: &mut ResponseSink<'_>,
-) -> Result<bool, ApiError> {
-    let mut is_error = false;
+) -> Result<Option<String>, ApiError> {
     for (id, statement) in request.statements.iter().enumerate() {
         sink.begin(id);
         let outcome = session.execute(statement, sink);
@@ -214,7 +227,6 @@ fn execute_each(
             Err(StatementError::Query(error)) => Some(query_error(&error)),
         };
         sink.end(&messages, error.as_deref())?;
-        is_error |= error.is_some();
         if let Some(error) = error {
             if request.is_async {
                 tracing::info!(%statement, error, "statement of an asynchronous InfluxQL query failed");
@@ -223,13 +235,13 @@ fn execute_each(
                 sink.begin(later);
                 sink.end(&[], Some(NOT_EXECUTED))?;
             }
-            break;
+            return Ok(Some(error));
         }
         if sink.is_full() {
             break;
         }
     }
-    Ok(is_error)
+    Ok(None)
 }
 
 impl Caller {

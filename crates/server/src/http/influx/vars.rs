@@ -1,6 +1,7 @@
 //! `GET /debug/vars`: counters as JSON, for Telegraf's input `influxdb`.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -36,6 +37,7 @@ async fn read(web: &Arc<Web>, identity: Identity) -> Result<Response<Body>, ApiE
             tenant: identity.tenant(),
             is_continuous: false,
             call: None,
+            deleted_series: AtomicU64::new(0),
         };
         let mut all = Map::new();
         for module in storage.statistics() {

@@ -17,6 +17,7 @@ use crate::http::access::Access;
 use crate::http::router_with;
 use crate::http::routing::table::PROMETHEUS_API;
 use crate::http::routing::{Effect, ErrorForm, Operation, Route, Shows, Tag};
+use crate::http::tests::audit::{AUDIT_FILE, lines as audit_lines, wait_for_lines};
 use crate::http::tests::{Answer as Sent, Fixture, NOW_MS};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"];
@@ -331,4 +332,49 @@ async fn a_read_only_server_refuses_the_rows_that_change_something() {
     let listed = CHANGES.iter().map(|(path, ..)| *path).chain(REMOTE_WRITES.map(|(path, _)| path));
     assert_eq!(changed_paths, listed.collect(), "rows with the effect `Changes`");
     assert_eq!(refused_reads, BTreeSet::from(READS_OF_THE_STORE), "reads that need a store of their own");
+}
+
+/// Does not ask the table for audited rows: a row that changes something must have lines, whatever its scope.
+#[tokio::test]
+async fn every_row_that_changes_something_but_samples_is_in_the_audit_log() {
+    let server = Fixture::with(|options| {
+        options.web.admin_api = true;
+        options.web.lifecycle = true;
+        options.service.audit.file = Some(AUDIT_FILE.into());
+    });
+    let server = server.open();
+    let router = router_of(&server, Principal::unrestricted());
+    let mut audited_count = 0;
+    for (_, _, path, operation) in operations() {
+        let changes = matches!(operation.effect, Effect::Changes | Effect::Controls);
+        let is_audited = changes && operation.scope != Scope::WriteMetrics;
+        for method in operation.methods.names() {
+            let before = audit_lines(&server).len();
+            let mut sent = match operation.effect {
+                Effect::Changes => change(route_of(path).paths[0]),
+                _ => request(method, &concrete(path), &[]),
+            };
+            *sent.method_mut() = method.parse().expect("a method");
+            let action = format!("{method} {}", sent.uri().path());
+            let status = send(&router, sent).await.status;
+            if !is_audited {
+                assert_eq!(audit_lines(&server).len(), before, "{action}");
+                continue;
+            }
+            audited_count += 1;
+            let lines = wait_for_lines(&server, before + 2).await;
+            let results: Vec<_> = lines[before..].iter().map(|line| &line["result"]).collect();
+            let end = if status.is_success() { "done" } else { "failed" };
+            assert_eq!(results, ["begin", end], "{action}: {status}");
+            for line in &lines[before..] {
+                assert_eq!(line["action"], action.as_str());
+                assert_eq!(line["principal"], "anyone");
+            }
+        }
+    }
+    assert!(audited_count >= 16, "{audited_count}");
+}
+
+fn route_of(path: &str) -> &'static Route {
+    table().rows().find(|(_, route)| route.paths.contains(&path)).expect("a row").1
 }

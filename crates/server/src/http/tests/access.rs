@@ -14,11 +14,10 @@ use chronolith_service::access::directory::hash_of_token;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-use crate::options::ServerOptions;
-
 use super::{Answer, Fixture, NOW_MS, Pairs};
 use crate::http::router;
 use crate::http::routes::table;
+use crate::options::ServerOptions;
 
 const ACCESS_FILE: &str = "/config/access.yml";
 
@@ -28,7 +27,7 @@ pub(super) fn entry(name: &str, rest: &str) -> String {
     format!("- name: {name}\n  token_sha256: {hash}\n{rest}")
 }
 
-fn write_file(server: &Fixture, entries: &[String]) {
+pub(super) fn write_file(server: &Fixture, entries: &[String]) {
     let text = format!("principals:\n{}", entries.concat());
     let disk = &server.web.service.env.disk;
     disk.create_dir_all(Path::new("/config")).expect("created");

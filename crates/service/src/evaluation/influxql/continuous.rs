@@ -6,6 +6,7 @@
 //! Not here: which windows are due (`influxql`).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
@@ -211,8 +212,14 @@ fn evaluate(
     );
     let _running = running.map_err(|refused| refused.to_string())?;
     let databases = TenantDatabases::of_store(store.clone(), Identity::internal(query.tenant));
-    let storage =
-        TenantStorage { service, databases, tenant: query.tenant, is_continuous: true, call: Some(ctx) };
+    let storage = TenantStorage {
+        service,
+        databases,
+        tenant: query.tenant,
+        is_continuous: true,
+        call: Some(ctx),
+        deleted_series: AtomicU64::new(0),
+    };
     let session = Session {
         storage: &storage,
         database: query.database,

@@ -1,6 +1,7 @@
 //! Databases and samples of one tenant, as statements of InfluxQL use them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::write::{TargetStore, WriteTarget};
 use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
@@ -27,6 +28,8 @@ pub struct TenantStorage<'a> {
     pub is_continuous: bool,
     /// Call of the statements, whose limits hold for what they select; `None` if they select nothing.
     pub call: Option<&'a CallContext>,
+    /// Series that statements have deleted, counted once per block.
+    pub deleted_series: AtomicU64,
 }
 
 impl TenantStorage<'_> {
@@ -65,7 +68,9 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn delete(&self, deletions: &[Deletion]) -> Result<(), String> {
-        self.store()?.admin().delete_all(deletions).map(drop).map_err(|error| error.to_string())
+        let deleted = self.store()?.admin().delete_all(deletions).map_err(|error| error.to_string())?;
+        self.deleted_series.fetch_add(deleted.series_count, Ordering::Relaxed);
+        Ok(())
     }
 
     fn write(&self, store: &StoreId, batch: &mut WriteBatch) -> Result<(), String> {

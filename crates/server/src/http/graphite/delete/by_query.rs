@@ -81,6 +81,7 @@ pub(in crate::http) async fn run(State(web): State<Arc<Web>>, request: Request) 
             Some(graphite) => execute(&web, &call, StoreOfTenant { store, graphite }, query).await?,
             None => Outcome { count: 0, left_count: 0, next: None },
         };
+        call.audit.set_count("series", outcome.count);
         Ok(answer::of_value(&outcome.to_json(is_executed), &call))
     };
     answered.await.unwrap_or_else(answer::of_error)
