@@ -1,14 +1,17 @@
-//! Folders of a bucket: tenants that have one, removal of the folder of a dropped store.
+//! Folders of a bucket: tenants that have one, removal of the folders of dropped stores and deleted tenants.
 //!
-//! Invariant: only the folder of the store of a retention policy is removed as a whole.
+//! Invariant: only objects within the folder of the request are removed.
 //! Not here: keys of a folder (`folder`), blocks that were replaced (`maintenance`).
 
 use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::catalogue::FOLDER as CATALOGUE_FOLDER;
+use chronolith_format::bucket::databases::DatabasesSnapshot;
+use chronolith_format::bucket::NumberedSnapshot as _;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{BucketDatabases, BucketStoreId};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::folder::STORES_FOLDER;
+use crate::folder::{Folder, STORES_FOLDER};
 use crate::layout::BucketLayout;
 use crate::store::list::ListOptions;
 use crate::{BucketError, RequestContext, Store};
@@ -45,12 +48,46 @@ pub async fn remove_store(store: &Store, request: &RequestContext) -> Result<usi
         let detail = "only stores of retention policies are removed as a whole".to_owned();
         return Err(BucketError::Refused { what: format!("removal of {prefix}"), detail });
     }
+    remove_all(store, request, prefix, |_| true).await
+}
+
+/// Removes the objects in the folder of a tenant, with those of its databases. Catalogues with names that a
+/// later tenant of this name has again stay: the caller has emptied them, so that readers notice. Returns the
+/// number of objects. It can be repeated after it died anywhere.
+///
+/// # Errors
+/// [`BucketError::Refused`] for the folder of a store, and in Thanos's layout, which has no tenants; as other
+/// requests.
+pub async fn remove_tenant(store: &Store, request: &RequestContext) -> Result<usize, BucketError> {
+    let folder = store.layout().folder_key(&request.folder);
+    if request.folder.store().is_some() || *store.layout() != BucketLayout::Mimir {
+        let detail = "only folders of tenants in Mimir's layout are removed as a whole".to_owned();
+        return Err(BucketError::Refused { what: format!("removal of {folder}"), detail });
+    }
+    let graphite = store.layout().folder_key(&Folder::of_store(request.folder.tenant(), BucketStoreId::GRAPHITE));
+    let kept = [
+        format!("{folder}/{CATALOGUE_FOLDER}"),
+        format!("{folder}/{}", DatabasesSnapshot::FOLDER),
+        format!("{graphite}/{CATALOGUE_FOLDER}"),
+    ];
+    remove_all(store, request, folder, |key| kept.iter().all(|kept| !key.starts_with(kept))).await
+}
+
+/// Removes all objects in the folder `prefix` for whose key `is_removed` returns true.
+async fn remove_all(
+    store: &Store,
+    request: &RequestContext,
+    prefix: String,
+    is_removed: impl Fn(&str) -> bool,
+) -> Result<usize, BucketError> {
     let mut options = ListOptions { prefix, keys_max: PAGE_KEYS, ..ListOptions::default() };
     let mut removed_count = 0;
     loop {
         let page = store.list(request, &options).await?;
-        removed_count += page.objects.len();
-        let removals = page.objects.iter().map(|object| store.remove(request, &object.key));
+        let keys: Vec<&str> =
+            page.objects.iter().map(|object| object.key.as_str()).filter(|key| is_removed(key)).collect();
+        removed_count += keys.len();
+        let removals = keys.into_iter().map(|key| store.remove(request, key));
         stream::iter(removals).buffer_unordered(REMOVALS_AT_ONCE).try_collect::<Vec<()>>().await?;
         options.after = page.next_after;
         if options.after.is_none() {

@@ -39,7 +39,7 @@ pub use catalog::{BlockCatalog, CatalogOptions, FolderSummary, StartedWork};
 pub use error::BucketError;
 pub use external_labels::ExternalLabels;
 pub use folder::{Folder, STORES_FOLDER};
-pub use folders::{remove_store, stores, tenants, unnamed_stores};
+pub use folders::{remove_store, remove_tenant, stores, tenants, unnamed_stores};
 pub use layout::{BlockKeys, BucketLayout};
 pub use meta::{decode_meta, reason_left_out};
 pub use select::first_batch::check_first_batches;

@@ -97,6 +97,12 @@ pub enum WriteError {
     /// Metadata of the batch cannot be stored; the next batch with metadata retries.
     #[error("metadata cannot be stored: {0}")]
     Metadata(String),
+    /// The tenant is being deleted; writes are accepted again once that is done.
+    #[error("tenant {tenant:?} is being deleted, writes to it are refused until that is done, retry later")]
+    TenantDeleted {
+        /// The tenant.
+        tenant: String,
+    },
     /// The head is at its memory limit; flushes and evictions of idle series make room.
     #[error(
         "head is at its memory limit (head-memory-limit): {used_bytes} of {limit_bytes} bytes used, retry later"

@@ -156,7 +156,7 @@ impl<'a> Admin<'a> {
     ///
     /// # Errors
     /// [`AdminError::Closed`].
-    fn lock(&self) -> Result<MaintenanceLock<'a>, AdminError> {
+    pub(crate) fn lock(&self) -> Result<MaintenanceLock<'a>, AdminError> {
         self.maintenance.lock().ok_or(AdminError::Closed)
     }
 

@@ -284,6 +284,15 @@ impl Bucket {
         self.wait(chronolith_bucket::remove_store(&self.store, request))
     }
 
+    /// Removes all objects in the folder of a tenant; returns their number.
+    ///
+    /// # Errors
+    /// As [`chronolith_bucket::remove_tenant`]; part of the objects may be gone then.
+    /// [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
+    pub(crate) fn remove_tenant(&self, request: &RequestContext) -> Result<usize, BucketError> {
+        self.wait(chronolith_bucket::remove_tenant(&self.store, request))
+    }
+
     /// Lets queries see the catalogue of the tenant of `request` as it is now.
     ///
     /// # Errors

@@ -149,6 +149,25 @@ impl DatabaseStore {
         Ok(())
     }
 
+    /// Drops the databases, users and the Graphite store of `tenant`, whose objects in the bucket are removed
+    /// already.
+    ///
+    /// # Errors
+    /// [`CatalogError::Storage`]; nothing is dropped then, unless the text says that it may be.
+    pub(crate) fn remove_tenant(&self, tenant: &TenantId) -> Result<(), CatalogError> {
+        let _alone = self.changing.lock();
+        let mut next = self.current.read().file.clone();
+        let removed = next.catalog.tenants.remove(tenant);
+        let drop_count = next.catalog.bucket_drops.len();
+        next.catalog.bucket_drops.retain(|drop| drop.owner != *tenant);
+        if removed.is_none() && next.catalog.bucket_drops.len() == drop_count {
+            return Ok(());
+        }
+        let policies = removed.iter().flat_map(|own| own.policies());
+        next.catalog.dropped.extend(policies.map(|policy| policy.store.clone()));
+        self.publish(next)
+    }
+
     /// Forgets dropped stores whose data is removed.
     ///
     /// # Errors

@@ -274,6 +274,15 @@ impl ExemplarStorage {
         count
     }
 
+    /// Removes the exemplars of a store.
+    pub(crate) fn remove(&self, store: &StoreId) {
+        let mut buffers = self.buffers.lock();
+        let Some(buffer) = buffers.by_tenant.remove(store) else { return };
+        let len = buffer.arrivals.len();
+        buffers.by_len.remove(&(len, store.clone()));
+        buffers.count -= len;
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.buffers.lock().count
     }

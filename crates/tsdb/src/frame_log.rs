@@ -162,6 +162,24 @@ impl<E: LogEntries> FrameLog<E> {
         self.file.lock().is_unsynced()
     }
 
+    /// Changes the entries, replaces the file by them, and returns when that is on disk, whatever the sync
+    /// mode: nothing of a removed entry is left in the file then.
+    ///
+    /// # Errors
+    /// As [`FrameLog::wait`].
+    pub(crate) fn rewrite(&self, change: impl FnOnce(&mut E)) -> Result<(), WriteError> {
+        let mut file = self.file.lock();
+        let mut state = self.state.write();
+        change(&mut state.entries);
+        let change_count = state.change_count;
+        let bytes = state.whole_file(&self.rng);
+        drop(state);
+        let written = file.replace(&bytes).and_then(|()| file.sync());
+        written.map_err(|error| write_error(&file, &error))?;
+        self.committed.fetch_max(change_count, Ordering::AcqRel);
+        Ok(())
+    }
+
     /// Syncs written frames. Cheap if there is nothing to do.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ use crate::frame_log::copies::{Findings, LogFormat};
 use crate::frame_log::frames::LogFrames;
 use crate::frame_log::{FrameLog, LogEntries};
 use crate::options::{OpenError, TsdbOptions};
+use crate::tenant_deletion::TenantDeletions;
 use log::Entry;
 pub(crate) use log::FORMAT;
 pub use tenant::EventTags;
@@ -70,6 +71,8 @@ pub struct GraphiteEvent {
 pub struct GraphiteLog {
     log: FrameLog<Kept>,
     dropped_count: AtomicU64,
+    /// Tenants that are being deleted; `None` for a log without a database.
+    deletions: Option<Arc<TenantDeletions>>,
 }
 
 /// Entries in memory.
@@ -154,7 +157,24 @@ impl GraphiteLog {
             })
         };
         let log = FrameLog::open(env, &options.data_dir, options.sync, kept, findings, load)?;
-        Ok(GraphiteLog { log, dropped_count: AtomicU64::new(0) })
+        Ok(GraphiteLog { log, dropped_count: AtomicU64::new(0), deletions: None })
+    }
+
+    /// The same log, which refuses changes of tenants that are being deleted.
+    pub(crate) fn with_deletions(self, deletions: Arc<TenantDeletions>) -> GraphiteLog {
+        GraphiteLog { deletions: Some(deletions), ..self }
+    }
+
+    /// Removes events and rules of a tenant and returns when that is durable. Cost: writes the file anew.
+    ///
+    /// # Errors
+    /// As [`FrameLog::rewrite`].
+    pub(crate) fn remove_tenant(&self, tenant: &TenantId) -> Result<(), WriteError> {
+        self.log.rewrite(|kept| {
+            if let Some(removed) = kept.tenants.remove(tenant) {
+                kept.text_bytes -= removed.text_bytes();
+            }
+        })
     }
 
     /// Stores an event and returns its id once it is as durable as the sync mode promises. Blocks the thread.
@@ -167,6 +187,7 @@ impl GraphiteLog {
         limits: &AnnotationLimits,
         event: GraphiteEvent,
     ) -> Result<u64, GraphiteLogError> {
+        let _permit = self.deletions.as_ref().map(|deletions| deletions.admit(tenant)).transpose()?;
         let GraphiteEvent { when_s, what, tags, data } = event;
         let add = |kept: &mut Kept, frames: &mut LogFrames| {
             let id = kept.tenants.get(tenant).map_or(1, TenantEntries::next_id);
@@ -235,6 +256,7 @@ impl GraphiteLog {
         limits: &AnnotationLimits,
         change: impl FnOnce(&mut Vec<StoredMetaTags>) -> T,
     ) -> Result<T, GraphiteLogError> {
+        let _permit = self.deletions.as_ref().map(|deletions| deletions.admit(tenant)).transpose()?;
         let replace = |kept: &mut Kept, frames: &mut LogFrames| {
             let before =
                 kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone());

@@ -29,6 +29,7 @@ mod options;
 mod query;
 mod schema_retention;
 mod storage;
+mod tenant_deletion;
 mod tenant_usage;
 mod tsdb;
 mod upload;
@@ -70,6 +71,8 @@ pub use options::{
 };
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;
+pub use tenant_deletion::run::TenantDeletionJobs;
+pub use tenant_deletion::{DeletionProgress, DeletionState, DeletionStep};
 pub use tenant_usage::{LimitUse, TenantSize};
 pub use tsdb::{
     Applied, BucketJobs, Databases, MaintenanceStats, OwnPolicyError, ReplayStats, Settings, Tsdb,

@@ -253,6 +253,20 @@ impl MetadataStore {
         self.log.sync()
     }
 
+    /// Removes the entries of `stores` and returns when that is durable. Cost: writes the file anew.
+    ///
+    /// # Errors
+    /// As [`FrameLog::rewrite`].
+    pub(crate) fn remove(&self, stores: &[StoreId]) -> Result<(), WriteError> {
+        self.log.rewrite(|kept| {
+            for store in stores {
+                if let Some(removed) = kept.tenants.remove(store) {
+                    kept.text_bytes -= removed.text_bytes;
+                }
+            }
+        })
+    }
+
     /// Writes the order of the entries that moved.
     ///
     /// # Errors

@@ -25,12 +25,14 @@ use crate::graphite::GraphiteLog;
 use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
+use crate::tenant_deletion::TenantDeletions;
 
 /// Stores of everything but samples, each with a file of its own.
 pub(crate) struct SideStores {
     pub(crate) metadata: MetadataStore,
     pub(crate) databases: Arc<DatabaseStore>,
     pub(crate) graphite: GraphiteLog,
+    pub(crate) deletions: Arc<TenantDeletions>,
 }
 
 /// Parts of the storage that writes, queries and maintenance share.
@@ -45,6 +47,9 @@ pub(crate) struct Storage {
     limits: RwLock<LimitsTable>,
     changes: Changes,
     rollup_rules: RwLock<Option<Arc<dyn RollupRules>>>,
+    /// Locked for reading over a round of uploads or of maintenance of the bucket, for writing over the
+    /// deletion of a tenant.
+    bucket_rounds: RwLock<()>,
 }
 
 impl Storage {
@@ -60,7 +65,7 @@ impl Storage {
         let head = Arc::new(head);
         let changes = Changes::default();
         let rollup_rules = RwLock::default();
-        Storage { env, options, head, blocks, side, uploads, limits, changes, rollup_rules }
+        Storage { env, options, head, blocks, side, uploads, limits, changes, rollup_rules, bucket_rounds: RwLock::new(()) }
     }
 
     /// Rules of roll-ups of Graphite stores.
@@ -98,6 +103,16 @@ impl Storage {
 
     pub(crate) fn graphite(&self) -> &GraphiteLog {
         &self.side.graphite
+    }
+
+    /// Tenants that are being deleted.
+    pub(crate) fn tenant_deletions(&self) -> &TenantDeletions {
+        &self.side.deletions
+    }
+
+    /// Lock of rounds of work on the bucket.
+    pub(crate) fn bucket_rounds(&self) -> &RwLock<()> {
+        &self.bucket_rounds
     }
 
     /// Uploads to the bucket, if there is one.

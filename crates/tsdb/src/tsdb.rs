@@ -47,6 +47,8 @@ use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::fields::BlockFields;
 use crate::storage::{SideStores, Storage};
+use crate::tenant_deletion::run::TenantDeletionJobs;
+use crate::tenant_deletion::{TenantDeletions, WritePermit, tenant_of};
 use crate::upload::Uploads;
 pub use bucket_jobs::BucketJobs;
 pub use databases::Databases;
@@ -205,6 +207,7 @@ impl Tsdb {
         if duplicates == limits.duplicates {
             return Ok(self.append(store, batch)?);
         }
+        let _permit = self.admit(store)?;
         let writer = OwnPolicyWriter {
             storage: &self.storage,
             admin: self.admin(),
@@ -231,6 +234,7 @@ impl Tsdb {
         batch: &WriteBatch,
         writer: Writer,
     ) -> Result<Applied, WriteError> {
+        let _permit = self.admit(store)?;
         let limits = self.storage.limits_of(store);
         let (mut outcome, position) = self.append_to_head(store, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as result caches require.
@@ -244,6 +248,13 @@ impl Tsdb {
         let window = ExemplarWindow::of(&limits, self.storage.env().clock.now_ms());
         self.exemplars.append(store, window, batch, &mut outcome);
         Ok(Applied { outcome, position, change })
+    }
+
+    /// Returns the right to write to a store, unless its tenant is being deleted.
+    fn admit(&self, store: &StoreId) -> Result<WritePermit<'_>, WriteError> {
+        let storage = &self.storage;
+        let owner_of = |store: &StoreId| storage.databases().owner_of(store);
+        storage.tenant_deletions().admit_store(|| tenant_of(store, owner_of))
     }
 
     /// Returns when an applied batch is durable as the sync mode promises. Blocks the thread, and needs no
@@ -320,6 +331,12 @@ impl Tsdb {
         Admin::new(&self.storage, &self.maintenance, &self.admin_counters)
     }
 
+    /// Returns the deletions of whole tenants, which the caller runs every second.
+    #[must_use]
+    pub fn tenant_deletions(&self) -> TenantDeletionJobs<'_> {
+        TenantDeletionJobs { storage: &self.storage, admin: self.admin(), exemplars: &self.exemplars }
+    }
+
     /// Returns the maintenance of head and blocks, which the caller runs every second.
     #[must_use]
     pub fn maintenance(&self) -> &Maintenance {
@@ -394,8 +411,10 @@ fn open_side_stores(
     let dir = &options.data_dir;
     let metadata = MetadataStore::open(env, dir, options.sync, &mut Findings { notes, repaired })?;
     let databases = Arc::new(DatabaseStore::open(env, dir, repaired)?);
+    let deletions = Arc::new(TenantDeletions::open(env, dir)?);
     let graphite = GraphiteLog::open(env, options, &mut Findings { notes, repaired })?;
-    Ok(SideStores { metadata, databases, graphite })
+    let graphite = graphite.with_deletions(deletions.clone());
+    Ok(SideStores { metadata, databases, graphite, deletions })
 }
 
 /// Loads all blocks, and removes files of compacted ones that a crash left.

@@ -199,6 +199,7 @@ fn decode_error(error: DecodeError) -> ApiError {
 fn write_error(error: &WriteError) -> ApiError {
     let kind = match error {
         WriteError::NoFileDescriptor
+        | WriteError::TenantDeleted { .. }
         | WriteError::Wal(WalError::DiskFull | WalError::NoFileDescriptor | WalError::Closed) => {
             ErrorKind::Unavailable
         }

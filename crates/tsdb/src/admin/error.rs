@@ -40,6 +40,9 @@ pub enum AdminError {
     /// The bucket did not answer, or others change it at the same time.
     #[error("bucket: {0}")]
     Bucket(String),
+    /// The database catalogue cannot be written.
+    #[error("{0}")]
+    Catalog(String),
     /// The database is closing.
     #[error("the store is closed")]
     Closed,

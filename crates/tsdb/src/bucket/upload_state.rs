@@ -18,7 +18,7 @@ use chronolith_bucket::snapshots::Change;
 use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot, TombstonesObject};
-use chronolith_model::{DuplicatePolicy, TimeRange};
+use chronolith_model::{DuplicatePolicy, TenantId, TimeRange};
 use parking_lot::Mutex;
 
 use super::Bucket;
@@ -251,6 +251,11 @@ impl UploadState {
     /// Forgets the blocks of a store that was dropped.
     pub(crate) fn forget(&self, folder: &Folder) {
         self.folders.lock().remove(folder);
+    }
+
+    /// Forgets the blocks of all stores of a tenant that was deleted.
+    pub(crate) fn forget_tenant(&self, tenant: &TenantId) {
+        self.folders.lock().retain(|folder, _| folder.tenant() != tenant);
     }
 
     pub(crate) fn catalog_request(&self, folder: &Folder) -> RequestContext {

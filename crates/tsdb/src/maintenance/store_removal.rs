@@ -5,6 +5,7 @@
 //! Not here: the drop itself, one entry of the catalogue (`databases`); removal of files (`block_removal`).
 
 use chronolith_format::store_name;
+use chronolith_head::HeadError;
 use chronolith_model::StoreId;
 
 use super::job::{Found, Job, JobContext, JobRunner, Outcome, run_each};
@@ -33,25 +34,43 @@ pub(crate) fn forget_removed(storage: &Storage) {
     }
 }
 
-fn remove(cx: &JobContext<'_>, store: &StoreId) -> Outcome {
-    let windows = cx.storage.head().windows();
-    let mut sample_count = 0;
+/// Samples and blocks that were removed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RemovedSamples {
+    pub(crate) sample_count: u64,
+    pub(crate) block_count: u64,
+}
+
+/// Removes the samples of a store from the head, and its blocks from the list; the caller has their files
+/// removed, and a checkpoint written, without which the next start reads the samples of the head again.
+///
+/// # Errors
+/// [`HeadError`]; part of the samples may be removed.
+pub(crate) fn remove_samples(storage: &Storage, store: &StoreId) -> Result<RemovedSamples, HeadError> {
+    let windows = storage.head().windows();
+    let mut removed = RemovedSamples::default();
     for window in windows.list_of(store) {
-        match windows.snapshot(store, window.range) {
-            Ok(snapshot) => sample_count += windows.drop(snapshot).sample_count,
-            Err(error) => return Outcome::Failed(error.to_string()),
-        }
+        removed.sample_count += windows.drop(windows.snapshot(store, window.range)?).sample_count;
     }
-    let mut block_count = 0;
-    if let Some(blocks) = cx.storage.blocks().tenant(store) {
+    if let Some(blocks) = storage.blocks().tenant(store) {
         let list = blocks.list();
-        block_count = list.len();
-        cx.storage.blocks().replace(&blocks, &list, Vec::new());
+        removed.block_count = list.len() as u64;
+        storage.blocks().replace(&blocks, &list, Vec::new());
         let dirs: Vec<_> = list.iter().map(|block| blocks.block_dir(block.ulid())).collect();
-        cx.storage.blocks().schedule_removal(&blocks, dirs);
+        storage.blocks().schedule_removal(&blocks, dirs);
+    }
+    storage.changes().note_range(store, chronolith_model::TimeRange::ALL);
+    Ok(removed)
+}
+
+fn remove(cx: &JobContext<'_>, store: &StoreId) -> Outcome {
+    let RemovedSamples { sample_count, block_count } = match remove_samples(cx.storage, store) {
+        Ok(removed) => removed,
+        Err(error) => return Outcome::Failed(error.to_string()),
+    };
+    if cx.storage.blocks().tenant(store).is_some() {
         cx.add(Job::of_tenant(JobKind::BlockRemoval, store.clone(), cx.now_ms, 0));
     }
-    cx.storage.changes().note_range(store, chronolith_model::TimeRange::ALL);
     // The WAL and the sealed chunks of the store leave the disk with it.
     cx.add(Job::global(JobKind::Checkpoint, cx.now_ms));
     if sample_count > 0 || block_count > 0 {

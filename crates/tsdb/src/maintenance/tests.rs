@@ -7,6 +7,7 @@ use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
 use chronolith_model::{Labels, StoreId, TenantId, TenantLimits, WriteBatch};
 
 use super::*;
+use crate::tenant_deletion::TenantDeletions;
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
@@ -60,7 +61,8 @@ impl Fixture {
         clock.set_now_ms(START_MS + WINDOW_MS);
         let guarded = GuardedClock::open(&env, &data_dir, 0, None, &mut notes);
         let databases = Arc::new(DatabaseStore::open(&env, &data_dir, &mut repaired).expect("opens"));
-        let side = SideStores { metadata, databases, graphite };
+        let deletions = Arc::new(TenantDeletions::open(&env, &data_dir).expect("opens"));
+        let side = SideStores { metadata, databases, graphite, deletions };
         let storage = Storage::new(env, options, head, Arc::new(blocks), side, None);
         Fixture { maintenance: Maintenance::new(Arc::new(storage), guarded), clock, disk }
     }

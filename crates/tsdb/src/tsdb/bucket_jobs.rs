@@ -21,6 +21,7 @@ impl BucketJobs<'_> {
     /// returns when all are uploaded. A failure is logged, counted and retried by a later call.
     pub fn upload_blocks(&self) {
         if let Some(state) = self.storage.uploads() {
+            let _round = self.storage.bucket_rounds().read();
             self.uploads.run(self.storage, state);
         }
     }
@@ -30,6 +31,7 @@ impl BucketJobs<'_> {
     /// failure is logged, counted and retried by a later call.
     pub fn maintain(&self) {
         if let (Some(state), Some(now_ms)) = (self.storage.uploads(), self.maintenance.trusted_ms()) {
+            let _round = self.storage.bucket_rounds().read();
             let parts = BucketParts { storage: self.storage, state, maintenance: self.maintenance };
             self.bucket_maintenance.run(parts, now_ms);
         }

@@ -45,6 +45,8 @@ impl Databases<'_> {
     /// # Errors
     /// [`CatalogError`]: nothing changed, now or after a restart, unless the text says that it may have.
     pub fn change(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
+        let permit = self.storage.tenant_deletions().admit(tenant);
+        let _permit = permit.map_err(|refused| CatalogError::Storage(refused.to_string()))?;
         self.storage.databases().change(tenant, change)?;
         if !matches!(change, CatalogChange::SetLastRun { .. }) {
             self.storage.changes().note_range(&tenant.into(), TimeRange::ALL);

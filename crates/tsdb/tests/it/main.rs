@@ -45,6 +45,7 @@ mod rollups;
 mod snapshot;
 mod starts;
 mod stress;
+mod tenant_deletion;
 mod thanos;
 mod typed;
 mod upload;
