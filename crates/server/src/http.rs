@@ -47,6 +47,7 @@ mod status;
 mod stream;
 mod targets;
 pub(crate) mod tenant;
+mod tenant_deletion;
 mod tree;
 mod web_config;
 pub(crate) mod write;

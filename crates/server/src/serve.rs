@@ -140,6 +140,8 @@ impl Server {
         )?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.wal_jobs().roll_checkpoint())?;
+        // Waits for rounds of other threads, which must hold up none of them.
+        self.spawn_rounds("tenant-deletion", |_| TICK_PAUSE, |store| store.tenant_deletions().run())?;
         if has_bucket {
             // An upload waits for requests, which must hold up no other work.
             self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.bucket_jobs().upload_blocks())?;

@@ -46,6 +46,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     match web.service.lifecycle.opened() {
         Some(store) => {
             collect(server::TENANT_SERIES, web, out);
+            collect(server::TENANT_DELETIONS, &**store, out);
             collect(server::TENANT_LIMITS, &server::tenant_limit_uses(web), out);
             collect_store(&store.statistics().stats(), out);
         }
@@ -74,6 +75,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(process::PROCESS),
         of(server::SERVER),
         of(server::TENANT_SERIES),
+        of(server::TENANT_DELETIONS),
         of(server::TENANT_LIMITS),
         of(server::REPLAY),
         of(http::HTTP),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use chronolith_model::TenantId;
 use chronolith_service::limit_uses;
 use chronolith_service::metrics::definition::Metric;
-use chronolith_tsdb::LimitUse;
+use chronolith_tsdb::{LimitUse, Tsdb};
 
 use super::memory::activity;
 use crate::version::{BuildInfo, VERSION};
@@ -188,6 +188,21 @@ pub(super) static TENANT_SERIES: &[Metric<Web>] = &[Metric::gauges(
         }
     },
 )];
+
+/// Deletions of whole tenants.
+pub(super) static TENANT_DELETIONS: &[Metric<Tsdb>] = &[
+    Metric::gauge("chronolith_tenant_deletions_running", "Tenants that are being deleted.", |store| {
+        store.tenant_deletions().running_count() as f64
+    }),
+    Metric::counter("chronolith_tenant_deletions_total", "Tenants deleted.", |store| {
+        store.tenant_deletions().done_count() as f64
+    }),
+    Metric::counter(
+        "chronolith_tenant_deletion_failures_total",
+        "Failed attempts to delete a tenant; each is retried.",
+        |store| store.tenant_deletions().failure_count() as f64,
+    ),
+];
 
 /// Limits of tenants with counters of their own, and their use.
 pub(super) static TENANT_LIMITS: &[Metric<Vec<TenantLimitUses>>] = &[

@@ -24,6 +24,7 @@ pub(super) const TENANT: &str = "@tenant";
 pub(super) enum Methods {
     Get,
     Post,
+    Delete,
     GetPost,
     PostPut,
 }
@@ -33,6 +34,7 @@ impl Methods {
         match self {
             Methods::Get => &["GET"],
             Methods::Post => &["POST"],
+            Methods::Delete => &["DELETE"],
             Methods::GetPost => &["GET", "POST"],
             Methods::PostPut => &["POST", "PUT"],
         }
@@ -42,6 +44,7 @@ impl Methods {
         match self {
             Methods::Get => MethodFilter::GET,
             Methods::Post => MethodFilter::POST,
+            Methods::Delete => MethodFilter::DELETE,
             Methods::GetPost => MethodFilter::GET.or(MethodFilter::POST),
             Methods::PostPut => MethodFilter::POST.or(MethodFilter::PUT),
         }
@@ -55,8 +58,8 @@ impl Methods {
     const fn overlaps(self, other: Methods) -> bool {
         !matches!(
             (self, other),
-            (Methods::Get, Methods::Post | Methods::PostPut)
-                | (Methods::Post | Methods::PostPut, Methods::Get)
+            (Methods::Get, Methods::Post | Methods::PostPut | Methods::Delete)
+                | (Methods::Post | Methods::PostPut | Methods::Delete, Methods::Get)
         )
     }
 }

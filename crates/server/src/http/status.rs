@@ -35,7 +35,7 @@ pub(super) fn success(data: &Value) -> Response<Body> {
     plain_json(format!("{{\"status\":\"success\",\"data\":{data}}}"))
 }
 
-fn plain_json(text: String) -> Response<Body> {
+pub(super) fn plain_json(text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

@@ -17,6 +17,7 @@ mod read_only;
 mod search;
 mod sources;
 mod targets;
+mod tenant_deletion;
 mod tenants_apart;
 mod tsdb_status;
 

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_model::TenantId;
+use chronolith_service::access::Principal;
 use chronolith_service::limit_uses;
 use chronolith_service::metrics::tenants::OVERFLOW;
 use chronolith_tsdb::LimitUse;
@@ -16,7 +17,9 @@ use super::parameters::{LIMIT_DEFAULT, limit, sort};
 use crate::http::dispatch;
 use crate::http::error::ApiError;
 use crate::http::params::Params;
+use crate::http::sender::Sender;
 use crate::http::status::success;
+use crate::http::tenant::TenantError;
 use crate::web::Web;
 
 /// A tenant of the list.
@@ -37,11 +40,14 @@ pub(in crate::http) async fn tenants(
     let params = Params::of_url(request.uri())?;
     let limit = limit(&params, LIMIT_DEFAULT)?;
     let sort = sort(&params, &["series", "memory", "rejected", "queries"])?;
-    let value = dispatch::run_status(&web, move |web| tenants_value(web, limit, sort));
+    let sender = request.extensions().get::<Sender>().ok_or(TenantError::Missing)?;
+    let principal = sender.principal.clone();
+    let value = dispatch::run_status(&web, move |web| tenants_value(web, &principal, limit, sort));
     Ok(success(&value.await?))
 }
 
-fn tenants_value(web: &Web, limit: usize, sort: &str) -> Value {
+/// Tenants that the principal may name.
+fn tenants_value(web: &Web, principal: &Principal, limit: usize, sort: &str) -> Value {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut has_overflow = false;
     for (name, stat) in web.service.writes.tenants.list() {
@@ -63,6 +69,10 @@ fn tenants_value(web: &Web, limit: usize, sort: &str) -> Value {
         row.memory_bytes = size.memory_bytes;
         row.is_stored = true;
     }
+    let has_all = principal.check_all_tenants().is_ok() || !web.service.options.multitenancy;
+    if !has_all {
+        rows.retain(|name, _| TenantId::new(name).is_ok_and(|tenant| principal.may_name(&tenant)));
+    }
     let rank = |row: &Row| match sort {
         "memory" => row.memory_bytes,
         "rejected" => row.rejected_count,
@@ -74,7 +84,7 @@ fn tenants_value(web: &Web, limit: usize, sort: &str) -> Value {
     rows.sort_by(|(a_name, a), (b_name, b)| rank(b).cmp(&rank(a)).then_with(|| a_name.cmp(b_name)));
     rows.truncate(limit);
     let shown: Vec<Value> = rows.iter().map(|(name, row)| row_value(web, name, row)).collect();
-    json!({ "tenants": shown, "total": total, "overflow": has_overflow })
+    json!({ "tenants": shown, "total": total, "overflow": has_overflow && has_all })
 }
 
 fn row_value(web: &Web, name: &str, row: &Row) -> Value {

@@ -4,7 +4,7 @@
 use chronolith_service::access::Scope;
 
 use crate::http::routing::{Answer, Effect, ErrorForm, Methods, RequestBody, Route, Shows, handler};
-use crate::http::{admin, lifecycle};
+use crate::http::{admin, lifecycle, tenant_deletion};
 
 pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/-/healthy"], "success unless only a restart helps")
@@ -57,4 +57,33 @@ pub(super) const ROUTES: &[Route] = &[
         .takes("paused!")
         .body(RequestBody::Form)
         .details("`paused=true` or `false`"),
+    Route::new(&["/api/v1/admin/tenants/{id}"], "deletes a tenant; state of its deletion")
+        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(tenant_deletion::state))
+        .on(Methods::Delete, Scope::Admin, Shows::AllSeries, Effect::Changes, handler!(tenant_deletion::delete))
+        .details(
+            "DELETE removes all data of the tenant in the background and answers 202; GET shows its state: \
+                  `none`, `deleting`, `deleted`",
+        ),
+    Route::new(&["/compactor/delete_tenant"], "deletes the tenant of the request, as in Mimir")
+        .on(
+            Methods::Post,
+            Scope::Admin,
+            Shows::AllSeries,
+            Effect::Changes,
+            handler!(tenant_deletion::delete_as_mimir),
+        )
+        .takes("@tenant")
+        .answers(Answer::Text)
+        .details("deletes the tenant of the request, as in Mimir: 200 without a body"),
+    Route::new(&["/compactor/delete_tenant_status"], "state of the deletion, as in Mimir")
+        .on(
+            Methods::Get,
+            Scope::ReadStatus,
+            Shows::AllSeries,
+            Effect::Reads,
+            handler!(tenant_deletion::state_as_mimir),
+        )
+        .takes("@tenant")
+        .answers(Answer::PlainJson)
+        .details("`tenant_id`, and `blocks_deleted` once nothing is left, as in Mimir"),
 ];

@@ -38,12 +38,12 @@ pub(super) const ROUTES: &[Route] = &[
                   `location` (local, bucket, both)",
         ),
     Route::new(&["/api/v1/status/tenants"], "tenants with counters, sizes and use of limits")
-        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(activity::tenants::tenants))
+        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(activity::tenants::tenants))
         .takes("limit sort @tenant")
         .details(
-            "lists all tenants with counters, sizes and use of limits and needs no tenant; `stored` \
-                  is false for one without data, which only asked: `limit` (100), `sort` (series, \
-                  memory, rejected, queries)",
+            "lists the tenants of the principal with counters, sizes and use of limits and needs no \
+                  tenant; `stored` is false for one without data, which only asked: `limit` (100), `sort` \
+                  (series, memory, rejected, queries)",
         ),
     Route::new(&["/api/v1/status/rejects"], "refused samples of the last hour")
         .on(Methods::Get, Scope::ReadMetrics, Shows::AllSeries, Effect::Reads, handler!(activity::rejects))

@@ -273,7 +273,12 @@ const CHANGES: &[(&str, &str, &str, &str)] = &[
     ("/api/v1/admin/tsdb/clean_tombstones", "/api/v1/admin/tsdb/clean_tombstones", FORM, ""),
     ("/api/v1/admin/tsdb/snapshot", "/api/v1/admin/tsdb/snapshot", FORM, ""),
     ("/api/v1/admin/tsdb/compaction", "/api/v1/admin/tsdb/compaction", FORM, "paused=true"),
+    (DELETE, "/api/v1/admin/tenants/x", FORM, ""),
+    ("/compactor/delete_tenant", "/compactor/delete_tenant", FORM, ""),
 ];
+
+/// Path of the row whose change is a DELETE.
+const DELETE: &str = "/api/v1/admin/tenants/{id}";
 
 /// Rows of remote write, whose body is none of text.
 const REMOTE_WRITES: [(&str, &str); 2] =
@@ -290,13 +295,17 @@ fn change(path: &str) -> Request<Body> {
     let found = CHANGES.iter().find(|(row, ..)| *row == path);
     let (_, uri, kind, body) =
         found.unwrap_or_else(|| panic!("no request for {path}, which changes something"));
-    Request::post(*uri).header(header::CONTENT_TYPE, *kind).body(Body::from(*body)).expect("a request")
+    let method = if path == DELETE { Method::DELETE } else { Method::POST };
+    let request = Request::builder().method(method).uri(*uri).header(header::CONTENT_TYPE, *kind);
+    request.body(Body::from(*body)).expect("a request")
 }
 
 /// Paths that read what a store has and a bucket has not: events, rules of tags, lists of carbon's series,
-/// counters of writes.
-const READS_OF_THE_STORE: [&str; 9] = [
+/// counters of writes, deletions of tenants.
+const READS_OF_THE_STORE: [&str; 11] = [
+    "/api/v1/admin/tenants/{id}",
     "/api/v1/graphite/series",
+    "/compactor/delete_tenant_status",
     "/debug/vars",
     "/events",
     "/events/",
