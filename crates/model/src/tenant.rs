@@ -106,6 +106,9 @@ pub struct DatabaseLimits {
     pub series_max: usize,
     /// Values of one tag of a measurement in the head; 0 = no limit.
     pub tag_values_max: usize,
+    /// Width of the aligned shard groups within which a field has one type, in milliseconds; 0 = the whole
+    /// store is one.
+    pub shard_group_ms: i64,
 }
 
 /// Limits of the writes of one tenant.
@@ -293,9 +296,6 @@ pub struct TenantLimits {
     pub duplicates: DuplicatePolicy,
     /// Encoding of float samples in new blocks.
     pub block_encoding: BlockEncoding,
-    /// Width of the aligned shard groups within which a field has one type, in milliseconds; 0 = the whole
-    /// store is one.
-    pub shard_group_ms: i64,
     /// Limits of writes.
     pub ingestion: IngestionLimits,
     /// Limits of queries.
@@ -318,7 +318,6 @@ impl Default for TenantLimits {
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::KeepFirst,
             block_encoding: BlockEncoding::Dense,
-            shard_group_ms: 0,
             ingestion: IngestionLimits::default(),
             queries: QueryLimits::default(),
             annotations: AnnotationLimits::default(),

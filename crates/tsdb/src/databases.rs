@@ -20,7 +20,7 @@ use chronolith_head::StoreOwners;
 use chronolith_model::databases::{
     Adopted, BucketDatabases, BucketStoreId, CatalogChange, CatalogError, DatabaseCatalog,
 };
-use chronolith_model::{BlockEncoding, DuplicatePolicy, StoreId, TenantId, TenantLimits};
+use chronolith_model::{BlockEncoding, DatabaseLimits, DuplicatePolicy, StoreId, TenantId, TenantLimits};
 use parking_lot::{Mutex, RwLock};
 
 use crate::options::OpenError;
@@ -311,13 +311,16 @@ impl DatabaseStore {
         };
         Some(TenantLimits {
             series_max,
+            databases: DatabaseLimits {
+                shard_group_ms: policy.shard_group_ns / 1_000_000,
+                ..of_owner.databases
+            },
             label_count_max: LABEL_COUNT_MAX,
             label_name_bytes_max: LABEL_BYTES_MAX,
             label_value_bytes_max: LABEL_BYTES_MAX,
             future_ms_max: 0,
             retention_ms: duration_ms,
             bucket_retention_ms: 0,
-            shard_group_ms: policy.shard_group_ns / 1_000_000,
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::LastWins,
             block_encoding: BlockEncoding::Dense,

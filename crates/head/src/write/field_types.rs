@@ -191,7 +191,7 @@ fn groups_of<'j>(job: &'j AppendJob<'_>, idx: u32) -> impl Iterator<Item = TimeR
     let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
     let bounds = job.bounds;
     let unit = job.tenant.unit;
-    let width_ms = job.limits.shard_group_ms;
+    let width_ms = job.limits.databases.shard_group_ms;
     let group_of = move |time: i64| match width_ms > 0 {
         true => unit.shard_group_of(time, unit.from_ms(width_ms)),
         false => TimeRange::ALL,
@@ -262,7 +262,7 @@ fn note_kind(job: &AppendJob<'_>, field: &Field<'_>, kind: WordKind) {
 /// one kind for ever, so no block has a second one.
 fn history_of<'j>(job: &AppendJob<'j>) -> Option<&'j dyn FieldHistory> {
     let history = job.state.field_history.get().map(|history| &**history);
-    history.filter(|_| job.limits.shard_group_ms > 0)
+    history.filter(|_| job.limits.databases.shard_group_ms > 0)
 }
 
 /// Returns the measurements that have a field of a kind in blocks of these shard groups.
@@ -284,7 +284,7 @@ fn groups_to_ask(job: &AppendJob<'_>) -> Vec<TimeRange> {
         return found;
     }
     let unit = job.tenant.unit;
-    let width = unit.from_ms(job.limits.shard_group_ms);
+    let width = unit.from_ms(job.limits.databases.shard_group_ms);
     let mut last: Option<TimeRange> = None;
     for &time in &job.batch.times {
         if last.is_some_and(|group| group.contains(time)) || job.bounds.refuse(time).is_some() {

@@ -431,7 +431,7 @@ fn takes(tsdb: &Tsdb, hour: i64, host: &str, value: &Value) -> bool {
 #[test]
 fn a_field_has_one_type_per_shard_group() {
     let mut machine = Machine::new(14);
-    machine.options.limits.default.shard_group_ms = 24 * HOUR_MS;
+    machine.options.limits.default.databases.shard_group_ms = 24 * HOUR_MS;
     let mut tsdb = machine.open();
     let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
     assert!(takes(&tsdb, -30, "a", &float));
@@ -484,7 +484,7 @@ fn a_field_has_one_type_per_shard_group() {
 #[test]
 fn types_in_blocks_hold_for_known_series() {
     let mut machine = Machine::new(16);
-    machine.options.limits.default.shard_group_ms = 24 * HOUR_MS;
+    machine.options.limits.default.databases.shard_group_ms = 24 * HOUR_MS;
     let mut tsdb = machine.open();
     let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
     assert!(takes(&tsdb, -30, "a", &float));
@@ -510,7 +510,7 @@ fn types_in_blocks_hold_for_known_series() {
 #[test]
 fn a_batch_opens_blocks_of_its_shard_groups_alone() {
     let mut machine = Machine::new(17);
-    machine.options.limits.default.shard_group_ms = 4 * HOUR_MS;
+    machine.options.limits.default.databases.shard_group_ms = 4 * HOUR_MS;
     let tsdb = machine.open();
     let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
     for hour in (-30..-4).step_by(2) {
