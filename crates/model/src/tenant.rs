@@ -79,6 +79,11 @@ impl fmt::Display for TenantId {
     }
 }
 
+/// Weight of a tenant whose limits set none.
+pub const WEIGHT_DEFAULT: u32 = 10;
+/// Largest weight of a tenant.
+pub const WEIGHT_MAX: u32 = 100;
+
 /// Policy for a second value of a series and timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DuplicatePolicy {
@@ -296,6 +301,8 @@ pub struct TenantLimits {
     pub duplicates: DuplicatePolicy,
     /// Encoding of float samples in new blocks.
     pub block_encoding: BlockEncoding,
+    /// Part in permits and memory relative to other tenants, from 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
     /// Limits of writes.
     pub ingestion: IngestionLimits,
     /// Limits of queries.
@@ -318,6 +325,7 @@ impl Default for TenantLimits {
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::KeepFirst,
             block_encoding: BlockEncoding::Dense,
+            weight: WEIGHT_DEFAULT,
             ingestion: IngestionLimits::default(),
             queries: QueryLimits::default(),
             annotations: AnnotationLimits::default(),

@@ -2,11 +2,12 @@
 //! and with how much memory.
 //!
 //! Invariants: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
-//! multi-tenancy no tenant has more than a quarter of the permits of a class unless its limits say so, and no
-//! more of the memory than leaves some for others.
+//! multi-tenancy no tenant of the default weight has more than a quarter of the permits of a class unless its
+//! limits say so, and no more of the memory than leaves some for others; other weights have more or less.
 //! Not here: who is a tenant (`server::http::tenant`), what runs (`server::http`).
 
 pub mod fair_queue;
+pub mod share;
 pub mod small;
 pub mod tenant_memory;
 pub mod threads;
@@ -17,7 +18,9 @@ use std::time::Duration;
 use chronolith_base::{Clock, MemoryBudget, thread};
 use chronolith_model::TenantId;
 
-pub use self::fair_queue::{AdmissionError, FairQueue, Permit};
+pub use self::fair_queue::{AdmissionError, FairQueue, Permit, TenantShare};
+pub use self::share::Caller;
+use self::share::{TenantPart, Weights};
 pub use self::tenant_memory::{TenantBudget, TenantMemory};
 use self::threads::QueryThreads;
 use crate::limits::{
@@ -83,6 +86,8 @@ pub struct Admission {
     pub query_memory: TenantMemory,
     /// Threads that compress blocks of responses, at most one per core.
     pub compressors: QueryThreads,
+    /// Weights of tenants, which all classes use.
+    pub weights: Arc<Weights>,
 }
 
 /// One class: its queue, and the permits of a tenant without a limit of its own.
@@ -91,45 +96,61 @@ pub struct Class {
     pub name: &'static str,
     /// Permits, and requests that wait for one.
     pub queue: Arc<FairQueue>,
-    tenant_permits: usize,
+    tenant_permits: TenantPart,
+    weights: Arc<Weights>,
 }
 
 impl Class {
-    /// Permits of a tenant with the limit `limit`, 0 = the default.
-    pub fn tenant_permits(&self, limit: usize) -> usize {
-        if limit == 0 { self.tenant_permits } else { limit }
+    /// Permits and weight of `tenant`. `limit` is the tenant's own limit, 0 = the part of its weight.
+    pub fn share_of(&self, tenant: &TenantId, limit: usize) -> TenantShare {
+        let weight = self.weights.of(tenant);
+        let permit_count = if limit == 0 { self.tenant_permits.of_weight(weight) as usize } else { limit };
+        TenantShare { permit_count, weight }
     }
 
     /// Returns a permit of `tenant` if one is free; it never waits.
     #[must_use]
     pub fn try_acquire(&self, tenant: &TenantId, limit: usize) -> Option<Permit> {
-        self.queue.try_acquire(tenant, self.tenant_permits(limit))
+        self.queue.try_acquire(tenant, self.share_of(tenant, limit))
     }
 
-    /// Waits for a permit of `tenant`, at most `timeout`. `limit` is the tenant's own limit, 0 = the default.
-    pub async fn acquire(
+    /// Waits for a permit of the tenant of `caller`, at most `timeout`. `limit` is the tenant's own limit, 0 =
+    /// the part of its weight.
+    pub async fn acquire<'a>(
         &self,
-        tenant: &TenantId,
+        caller: impl Into<Caller<'a>>,
         limit: usize,
         timeout: Duration,
     ) -> Result<Permit, AdmissionError> {
-        self.queue.acquire(tenant, self.tenant_permits(limit), timeout).await
+        let caller = caller.into();
+        self.queue.acquire(caller, self.share_of(caller.tenant, limit), timeout).await
     }
 }
 
 impl Admission {
     /// Classes with the permits and the memory that the options set.
     pub fn new(options: &ServiceOptions, clock: &Arc<dyn Clock>) -> Admission {
-        let class = |names: ClassNames, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
-            name: names.metric,
-            queue: FairQueue::new(
-                names.requests,
-                names.setting,
-                permits,
-                permits * queue_factor,
-                clock.clone(),
-            ),
-            tenant_permits: if options.multitenancy { tenant_permits.max(1) } else { permits },
+        let weights = Arc::new(Weights::new(&options.tsdb.limits));
+        // A tenant has from 1 to `most` permits, `share` of them at the default weight.
+        let class_up_to = |names: ClassNames,
+                           permits: usize,
+                           queue_factor: usize,
+                           share: usize,
+                           most: usize| {
+            let queue_len_max = permits * queue_factor;
+            let (share, most) = (share.max(1) as u64, most.max(1) as u64);
+            Class {
+                name: names.metric,
+                queue: FairQueue::new(names.requests, names.setting, permits, queue_len_max, clock.clone()),
+                tenant_permits: match options.multitenancy {
+                    true => TenantPart::new(share, 1, most),
+                    false => TenantPart::fixed(permits.max(1) as u64),
+                },
+                weights: weights.clone(),
+            }
+        };
+        let class = |names: ClassNames, permits: usize, queue_factor: usize, share: usize| {
+            class_up_to(names, permits, queue_factor, share, permits)
         };
         let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
         let query = &options.query;
@@ -142,8 +163,11 @@ impl Admission {
         let query_share = share(query.concurrency).min(cores.div_ceil(2));
         let share_of_memory = |total: u64, request_max: u64| match options.multitenancy {
             // One request of the largest size always fits.
-            true => (total / TENANT_SHARE_DIVISOR as u64).max(request_max),
-            false => u64::MAX,
+            true => {
+                let share = (total / TENANT_SHARE_DIVISOR as u64).max(request_max);
+                TenantPart::new(share, request_max, total.max(share))
+            }
+            false => TenantPart::fixed(u64::MAX),
         };
         let write_request_max =
             write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
@@ -151,7 +175,8 @@ impl Admission {
             compressors: QueryThreads::bounded("compress", cores),
             write: class(WRITE, write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
             // Waiting writes hold a permit of `write`, which bounds their number.
-            write_apply: class(WRITE_APPLY, apply, write.concurrency, apply.saturating_sub(1)),
+            // Whatever the weight of a tenant, one is left for others.
+            write_apply: class_up_to(WRITE_APPLY, apply, write.concurrency, cores, cores),
             query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
             remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
             federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
@@ -164,12 +189,15 @@ impl Admission {
                 MemoryBudget::new("write", write.memory_bytes_max),
                 "writes of the tenant",
                 share_of_memory(write.memory_bytes_max, write_request_max),
+                weights.clone(),
             ),
             query_memory: TenantMemory::new(
                 MemoryBudget::new("queries", query.memory_total_bytes_max),
                 "queries of the tenant",
                 share_of_memory(query.memory_total_bytes_max, query.memory_bytes_max),
+                weights.clone(),
             ),
+            weights,
         }
     }
 

@@ -110,6 +110,7 @@ impl Service {
         if let Some(store) = self.lifecycle.opened() {
             store.settings().set_limits(limits.clone());
         }
+        self.admission.weights.set(&limits);
         *current = limits;
     }
 
@@ -159,7 +160,8 @@ pub fn limit_uses(service: &Service, tenant: &TenantId) -> Vec<LimitUse> {
     let store = service.lifecycle.opened();
     let mut uses = store.map(|store| store.statistics().limit_uses(tenant)).unwrap_or_default();
     let queries = service.limits_of(tenant).queries;
-    let permits = service.admission.query.tenant_permits(queries.concurrency_max);
+    let permits = service.admission.query.share_of(tenant, queries.concurrency_max).permit_count;
+    let writes = &service.admission.write;
     let memory = service.admission.query_memory.use_of(tenant, queries.memory_bytes_max);
     uses.push(LimitUse {
         name: "queries".to_owned(),
@@ -172,6 +174,12 @@ pub fn limit_uses(service: &Service, tenant: &TenantId) -> Vec<LimitUse> {
         setting: Some("query.tenant-memory"),
         used: memory.used_bytes,
         limit: memory.limit_bytes,
+    });
+    uses.push(LimitUse {
+        name: "writes".to_owned(),
+        setting: Some("weight"),
+        used: writes.queue.running_of(tenant) as u64,
+        limit: Some(writes.share_of(tenant, 0).permit_count as u64),
     });
     uses
 }

@@ -485,6 +485,14 @@ static QUERIES: &[Setting] = &[
         |s, v| set(&mut s.server.service.query.log_file, value::file_or_none(v)),
     ),
     Setting::tenant(
+        "weight",
+        &[],
+        "10",
+        Form::Count,
+        "Part of a tenant in permits and memory relative to other tenants, from 1 to 100",
+        |l, v| set(&mut l.weight, value::weight(v)),
+    ),
+    Setting::tenant(
         "query.tenant-concurrency",
         &["query_concurrency_max"],
         "0",

@@ -381,6 +381,20 @@ fn limits_of_queries_over_a_bucket_are_those_of_a_tenant() {
     assert_eq!((of("b").lookback_ms, of("b").fetch), (0, fetch(0, 0)));
 }
 
+#[test]
+fn weights_are_from_1_to_100_for_all_tenants_or_one() {
+    let yaml = "limits:\n  weight: 20\ntenants:\n  a:\n    weight: 100\n  b:\n    weight: 1\n";
+    let limits = resolve(&[], &[], Some(yaml)).unwrap().server.service.tsdb.limits;
+    let of = |tenant: &str| limits.of(&TenantId::new(tenant).unwrap()).weight;
+    assert_eq!((of("a"), of("b"), of("c")), (100, 1, 20));
+    assert_eq!(resolve(&[], &[], None).unwrap().server.service.tsdb.limits.default.weight, 10);
+    for bad in ["0", "101", "4294967306", "-1", "1.5"] {
+        let yaml = format!("tenants:\n  a:\n    weight: {bad}\n");
+        check_error(&[], &[], Some(&yaml), "chronolith.yml:3: tenant \"a\": weight: ");
+    }
+    check_error(&["--weight", "101"], &[], None, "expected 1 to 100");
+}
+
 /// One limit had up to three names: `--series-limit`, `limits: series_max`, and words of its own in error
 /// texts.
 #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chronolith_bucket::BucketLayout;
+use chronolith_model::tenant::WEIGHT_MAX;
 use chronolith_model::{BlockEncoding, DuplicatePolicy};
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
@@ -89,6 +90,13 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
     match count_or_none(text)? {
         0 => Err("must be at least 1".to_owned()),
         count => Ok(count),
+    }
+}
+
+pub(super) fn weight(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(weight @ 1..=WEIGHT_MAX) => Ok(weight),
+        _ => Err(format!("invalid weight {text:?}, expected 1 to {WEIGHT_MAX}")),
     }
 }
 

@@ -211,7 +211,7 @@ pub(super) static TENANT_LIMITS: &[Metric<Vec<TenantLimitUses>>] = &[
         &["tenant", "limit"],
         "Limits by tenant, of the tenants that have counters of their own.",
         |tenants, samples| {
-            for TenantLimitUses { tenant, uses } in tenants {
+            for TenantLimitUses { tenant, uses, .. } in tenants {
                 let limits = uses.iter().filter_map(|one| Some((one, one.limit?)));
                 limits.for_each(|(one, limit)| samples.push(&[tenant, &one.name], limit as f64));
             }
@@ -222,9 +222,27 @@ pub(super) static TENANT_LIMITS: &[Metric<Vec<TenantLimitUses>>] = &[
         &["tenant", "limit"],
         "Use of chronolith_tenant_limit.",
         |tenants, samples| {
-            for TenantLimitUses { tenant, uses } in tenants {
+            for TenantLimitUses { tenant, uses, .. } in tenants {
                 let limited = uses.iter().filter(|one| one.limit.is_some());
                 limited.for_each(|one| samples.push(&[tenant, &one.name], one.used as f64));
+            }
+        },
+    ),
+    Metric::gauges(
+        "chronolith_tenant_weight",
+        &["tenant"],
+        "Weights of tenants that have counters of their own.",
+        |tenants, samples| {
+            tenants.iter().for_each(|one| samples.push(&[&one.tenant], f64::from(one.weight)));
+        },
+    ),
+    Metric::gauges(
+        "chronolith_tenant_waiting",
+        &["tenant", "class"],
+        "Requests in the queue by class, of the tenants that have counters of their own.",
+        |tenants, samples| {
+            for TenantLimitUses { tenant, waiting, .. } in tenants {
+                waiting.iter().for_each(|(class, count)| samples.push(&[tenant, class], *count as f64));
             }
         },
     ),
@@ -234,6 +252,9 @@ pub(super) static TENANT_LIMITS: &[Metric<Vec<TenantLimitUses>>] = &[
 pub(super) struct TenantLimitUses {
     tenant: String,
     uses: Vec<LimitUse>,
+    weight: u32,
+    /// Requests in the queue, by class.
+    waiting: [(&'static str, usize); 3],
 }
 
 /// Returns the use of limits of the tenants that have counters of their own: a bounded number.
@@ -241,8 +262,15 @@ pub(super) fn tenant_limit_uses(web: &Web) -> Vec<TenantLimitUses> {
     let names = web.service.writes.tenants.list().into_iter().map(|(name, _)| name);
     let uses = |tenant: String| {
         // The sum of the other tenants has no id.
-        let uses = limit_uses(&web.service, &TenantId::new(&tenant).ok()?);
-        Some(TenantLimitUses { tenant, uses })
+        let id = TenantId::new(&tenant).ok()?;
+        let admission = &web.service.admission;
+        let classes = [&admission.write, &admission.query, &admission.remote_read];
+        Some(TenantLimitUses {
+            tenant,
+            uses: limit_uses(&web.service, &id),
+            weight: admission.weights.of(&id),
+            waiting: classes.map(|class| (class.name, class.queue.waiting_of(&id))),
+        })
     };
     names.filter_map(uses).collect()
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
-use chronolith_model::{Deletion, StoreId, TenantId};
+use chronolith_model::{Deletion, StoreId};
+use chronolith_service::access::Identity;
 use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 use chronolith_tsdb::{AdminError, SnapshotHead, Tsdb};
 use serde_json::json;
@@ -34,9 +35,9 @@ pub(super) async fn delete_series(
     }
     let range = time_range(&call.params)?;
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let audit = call.audit.clone();
-    let deleted = run(&web, &tenant, move |store| {
+    let deleted = run(&web, &identity, move |store| {
         // Queries see the series of Graphite clients as the tenant's own.
         let stores = [Some(StoreId::from(&call.tenant)), graphite_store(store, &call.tenant)];
         let of_store = |store| Deletion { store, selectors: selectors.clone(), range };
@@ -54,9 +55,9 @@ pub(super) async fn clean_tombstones(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = open(&web, request).await?;
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let audit = call.audit.clone();
-    let cleaned = run(&web, &tenant, move |store| {
+    let cleaned = run(&web, &identity, move |store| {
         let cleaned_count = store.admin().clean_tombstones(&StoreId::from(&call.tenant))?;
         match graphite_store(store, &call.tenant) {
             Some(graphite) => Ok(cleaned_count + store.admin().clean_tombstones(&graphite)?),
@@ -77,9 +78,9 @@ pub(super) async fn snapshot(
         Some(true) => SnapshotHead::Skip,
         Some(false) | None => SnapshotHead::Include,
     };
-    let tenant = call.tenant.clone();
+    let identity = call.identity.clone();
     let audit = call.audit.clone();
-    let made = run(&web, &tenant, move |store| store.admin().snapshot(&[call.tenant.into()], head)).await;
+    let made = run(&web, &identity, move |store| store.admin().snapshot(&[call.tenant.into()], head)).await;
     let name =
         made.map_err(|error| ApiError::new(error.kind, format!("create snapshot: {}", error.message)))?;
     audit.set_count("snapshot", name.as_str());
@@ -116,12 +117,12 @@ async fn open(web: &Web, request: Request) -> Result<Call, ApiError> {
 /// Runs `work` off the async threads; it is not cut short when its client leaves.
 async fn run<T: Send + 'static>(
     web: &Arc<Web>,
-    tenant: &TenantId,
+    identity: &Identity,
     work: impl FnOnce(&Tsdb) -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let store = web.service.lifecycle.store()?.clone();
     let class = &web.service.admission.admin;
-    let done = dispatch::run_to_end(web, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
+    let done = dispatch::run_to_end(web, class, identity, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
     done.map_err(|error| {
         tracing::error!(%error, "admin API request failed");
         let is_of_bucket = matches!(error, AdminError::Bucket(_));

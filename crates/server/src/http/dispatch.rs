@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::{ReadContext, TenantId};
+use chronolith_model::ReadContext;
 use chronolith_service::access::Identity;
-use chronolith_service::admission::Class;
 use chronolith_service::admission::small::Candidate;
+use chronolith_service::admission::{Caller, Class};
 use chronolith_service::evaluation::call_context::CallContext;
 pub(super) use chronolith_service::evaluation::run::{Admitted, CancelOnDrop};
 use chronolith_service::evaluation::run::{CallError, End};
@@ -77,12 +77,12 @@ pub(super) async fn run_small_first<T: Send + 'static>(
 pub(super) async fn run_to_end<T: Send + 'static>(
     web: &Arc<Web>,
     class: &Class,
-    tenant: &TenantId,
+    caller: impl Into<Caller<'_>>,
     wait_max: Duration,
     work: impl FnOnce(&Web) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let shared = web.clone();
-    Ok(web.service.run_to_end(class, tenant, wait_max, move || work(&shared)).await?)
+    Ok(web.service.run_to_end(class, caller, wait_max, move || work(&shared)).await?)
 }
 
 /// Runs `work`, which reads what the server knows of itself.

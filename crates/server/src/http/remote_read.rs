@@ -21,7 +21,7 @@ use chronolith_ingest::remote_read::encode::SamplesEncoder;
 use chronolith_ingest::remote_read::{self, ReadQuery, ReadRequest, ReadRequestError, ResponseKind};
 use chronolith_ingest::remote_write::DecodeError;
 use chronolith_model::query::SelectRequest;
-use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
+use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead};
 use chronolith_service::access::Identity;
 use chronolith_service::activity::metric_usage::selected_names;
 use chronolith_service::evaluation::call_context::CallContext;
@@ -66,7 +66,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let memory_max = web.service.limits_of(&tenant).queries.memory_bytes_max;
     let memory = web.service.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
-    let request = decode(web, &tenant, body).await?;
+    let request = decode(web, &identity, body).await?;
     let names = request.queries.iter().flat_map(|query| selected_names(&query.matchers));
     web.service.queries.metric_usage.record(&tenant, names, web.service.env.clock.now_ms());
     note_queries(&AuditNotes::of(&parts.extensions), &request.queries);
@@ -95,12 +95,12 @@ pub(super) fn note_queries(notes: &AuditNotes, queries: &[ReadQuery]) {
 /// permit of its own: only then is it known how the request is answered, and how long it may take.
 pub(super) async fn decode(
     web: &Arc<Web>,
-    tenant: &TenantId,
+    identity: &Identity,
     body: BodyBytes,
 ) -> Result<ReadRequest, ApiError> {
     let wait_max = Duration::from_millis(web.service.options.query.timeout_ms);
     let class = &web.service.admission.remote_read;
-    let decoded = dispatch::run_to_end(web, class, tenant, wait_max, move |_| {
+    let decoded = dispatch::run_to_end(web, class, identity, wait_max, move |_| {
         remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)
     });
     decoded.await?.map_err(|error| {

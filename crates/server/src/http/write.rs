@@ -84,7 +84,7 @@ async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written),
         budget: &memory.budget,
         memory_wait: Duration::ZERO,
     };
-    let admitted = admit::admit(web, identity.tenant(), request_body, limits).await;
+    let admitted = admit::admit(web, &identity, request_body, limits).await;
     let (mut body, permits) = admitted.map_err(ApiError::from)?;
     let decompressed =
         decompressed_bytes(&body.bytes).filter(|n| *n <= options.decompressed_bytes_max as u64);

@@ -1,13 +1,15 @@
-//! Semaphore with fair queueing: waiters are in one FIFO queue per tenant, a free permit goes to the next
-//! tenant in turn (round robin), so that a tenant with hundreds of waiting requests delays another by one
-//! request, not by hundreds.
+//! Semaphore with fair queueing: a free permit goes to the next tenant by weighted round robin (`turns`), and
+//! there to the next principal (`principals`), so that hundreds of waiting requests of one tenant delay
+//! another by one request, not by hundreds.
 //!
 //! Invariants: `running <= permits`; no tenant runs more than its own limit; `waiting <= waiting_max`; no
-//! tenant that may run has a waiter while a permit is free. When the queue is full, a request of the tenant
-//! with the longest queue is refused.
-//! Not here: which limit a tenant has (the parent).
+//! tenant that may run has a waiter while a permit is free. When the queue is full, a request is refused
+//! whose tenant has the longest queue for its weight, or whose principal has the longest of its tenant.
+//! Not here: the limit and the weight of a tenant (the parent).
 
-use std::collections::VecDeque;
+mod principals;
+mod turns;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,9 @@ use chronolith_model::TenantId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use self::principals::PrincipalQueues;
+use self::turns::{Turn, Turns};
+use super::share::Caller;
 use crate::counter::{Counter, Seconds};
 
 /// Reason that a request got no permit.
@@ -64,21 +69,40 @@ struct State {
     next_waiter_id: u64,
     /// Tenants with requests that run or wait.
     tenants: HashMap<TenantId, TenantQueue>,
-    /// Tenants with a waiter and below their limit, the next one first; each once.
-    turns: VecDeque<TenantId>,
+    /// Tenants with a waiter and below their limit.
+    turns: Turns,
 }
 
-#[derive(Default)]
+/// Share of a tenant in the permits of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantShare {
+    /// Requests that run at once; at least 1.
+    pub permit_count: usize,
+    /// Part in the turns, relative to other tenants; at least 1.
+    pub weight: u32,
+}
+
 struct TenantQueue {
-    permit_count: usize,
+    share: TenantShare,
     running_count: usize,
-    waiters: VecDeque<Waiter>,
-    has_turn: bool,
+    waiters: PrincipalQueues<Grant>,
+    turn: Option<Turn>,
 }
 
-struct Waiter {
-    id: u64,
-    grant: oneshot::Sender<Permit>,
+/// Way of a permit to a waiting request.
+type Grant = oneshot::Sender<Permit>;
+
+impl TenantQueue {
+    fn new(share: TenantShare) -> TenantQueue {
+        TenantQueue { share, running_count: 0, waiters: PrincipalQueues::default(), turn: None }
+    }
+
+    /// Returns true if the queue remains at least as long, by weight, as one of `len` requests and `weight`
+    /// after it has lost a request.
+    fn is_longer_than(&self, len: usize, weight: u32) -> bool {
+        self.waiters.len().saturating_sub(1) as u64 * u64::from(weight)
+            >= len as u64 * u64::from(self.share.weight)
+    }
 }
 
 /// A permit of the semaphore, released on drop.
@@ -96,14 +120,14 @@ impl Drop for Permit {
 /// A queued request, removed from the queue on drop.
 struct Waiting<'q> {
     queue: &'q FairQueue,
-    tenant: &'q TenantId,
+    caller: Caller<'q>,
     id: u64,
     granted: oneshot::Receiver<Permit>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.queue.leave(self.tenant, self.id);
+        self.queue.leave(self.caller, self.id);
     }
 }
 
@@ -134,15 +158,14 @@ impl FairQueue {
         })
     }
 
-    /// Waits for a permit, at most `timeout`; `tenant` runs at most `tenant_permits` at once. Dropping the
-    /// future leaves the queue.
+    /// Waits for a permit, at most `timeout`. Dropping the future leaves the queue.
     pub async fn acquire(
         self: &Arc<FairQueue>,
-        tenant: &TenantId,
-        tenant_permits: usize,
+        caller: Caller<'_>,
+        share: TenantShare,
         timeout: Duration,
     ) -> Result<Permit, AdmissionError> {
-        let (id, granted) = match self.arrive(tenant, tenant_permits.max(1))? {
+        let (id, granted) = match self.arrive(caller, share)? {
             Arrival::Runs(permit) => {
                 self.wait.observe_ns(0);
                 return Ok(permit);
@@ -150,13 +173,13 @@ impl FairQueue {
             Arrival::Waits(id, granted) => (id, granted),
         };
         let start_ns = self.clock.mono_ns();
-        let mut waiting = Waiting { queue: self, tenant, id, granted };
+        let mut waiting = Waiting { queue: self, caller, id, granted };
         match tokio::time::timeout(timeout, &mut waiting.granted).await {
             Ok(Ok(permit)) => {
                 self.wait.observe_ns(self.clock.mono_ns().saturating_sub(start_ns));
                 Ok(permit)
             }
-            // The queue was full, and this tenant's was the longest: evicted for another tenant's request.
+            // The queue was full, and this part of it the longest: evicted for a request of another sender.
             Ok(Err(_)) => Err(self.refuse_full()),
             Err(_) => {
                 self.refused.add(1);
@@ -167,9 +190,9 @@ impl FairQueue {
 
     /// Returns a permit if one is free and no other request of the tenant waits; it never waits.
     #[must_use]
-    pub fn try_acquire(self: &Arc<FairQueue>, tenant: &TenantId, tenant_permits: usize) -> Option<Permit> {
+    pub fn try_acquire(self: &Arc<FairQueue>, tenant: &TenantId, share: TenantShare) -> Option<Permit> {
         let mut state = self.state.lock();
-        let permit = self.try_run(&mut state, tenant, tenant_permits.max(1));
+        let permit = self.try_run(&mut state, tenant, share);
         state.forget_if_idle(tenant);
         drop(state);
         match &permit {
@@ -182,6 +205,16 @@ impl FairQueue {
     /// Requests that run.
     pub fn running(&self) -> usize {
         self.state.lock().running_count
+    }
+
+    /// Requests of `tenant` that run.
+    pub fn running_of(&self, tenant: &TenantId) -> usize {
+        self.state.lock().tenants.get(tenant).map_or(0, |one| one.running_count)
+    }
+
+    /// Requests of `tenant` in the queue.
+    pub fn waiting_of(&self, tenant: &TenantId) -> usize {
+        self.state.lock().tenants.get(tenant).map_or(0, |one| one.waiters.len())
     }
 
     /// Requests in the queue.
@@ -204,12 +237,12 @@ impl FairQueue {
         self: &Arc<FairQueue>,
         state: &mut State,
         tenant: &TenantId,
-        tenant_permits: usize,
+        share: TenantShare,
     ) -> Option<Permit> {
         let has_permit = state.running_count < self.permit_count;
-        let one = state.tenants.entry(tenant.clone()).or_default();
-        one.permit_count = tenant_permits;
-        if !has_permit || !one.waiters.is_empty() || one.running_count >= tenant_permits {
+        let one = state.tenants.entry(tenant.clone()).or_insert_with(|| TenantQueue::new(share));
+        one.share = share;
+        if !has_permit || !one.waiters.is_empty() || one.running_count >= share.permit_count {
             return None;
         }
         one.running_count += 1;
@@ -219,40 +252,36 @@ impl FairQueue {
 
     fn arrive(
         self: &Arc<FairQueue>,
-        tenant: &TenantId,
-        tenant_permits: usize,
+        caller: Caller<'_>,
+        share: TenantShare,
     ) -> Result<Arrival, AdmissionError> {
+        let tenant = caller.tenant;
         let mut state = self.state.lock();
-        if let Some(permit) = self.try_run(&mut state, tenant, tenant_permits) {
+        if let Some(permit) = self.try_run(&mut state, tenant, share) {
             return Ok(Arrival::Runs(permit));
         }
-        let waiting_here = state.tenants.get(tenant).map_or(0, |one| one.waiters.len());
-        let refused = if state.waiting_count < self.waiting_max {
+        let evicted = if state.waiting_count < self.waiting_max {
             None
         } else {
-            // The newest request of the longest queue is refused: the ones before it have waited longer.
-            let longest = state.tenants.values_mut().max_by_key(|one| one.waiters.len());
-            let Some(longest) = longest.filter(|longest| longest.waiters.len() > waiting_here + 1) else {
+            let Some(evicted) = state.evict_for(caller, share.weight) else {
                 state.forget_if_idle(tenant);
                 drop(state);
                 return Err(self.refuse_full());
             };
-            let refused = longest.waiters.pop_back();
-            state.waiting_count -= 1;
-            refused
+            Some(evicted)
         };
         let (grant, granted) = oneshot::channel();
         let id = state.next_waiter_id;
         state.next_waiter_id += 1;
         state.waiting_count += 1;
         if let Some(one) = state.tenants.get_mut(tenant) {
-            one.waiters.push_back(Waiter { id, grant });
+            one.waiters.push(caller.principal, id, grant);
         }
         state.give_turn(tenant);
         // A raised limit of the tenant may let some of its waiters run.
         let grants = self.dispatch(&mut state);
         drop(state);
-        drop(refused);
+        drop(evicted);
         send(grants);
         Ok(Arrival::Waits(id, granted))
     }
@@ -270,54 +299,80 @@ impl FairQueue {
         send(grants);
     }
 
-    fn leave(&self, tenant: &TenantId, id: u64) {
+    fn leave(&self, caller: Caller<'_>, id: u64) {
         let mut state = self.state.lock();
-        let Some(one) = state.tenants.get_mut(tenant) else { return };
-        // Ids ascend from front to back.
-        let Ok(at) = one.waiters.binary_search_by_key(&id, |waiter| waiter.id) else { return };
-        one.waiters.remove(at);
-        state.waiting_count -= 1;
-        state.forget_if_idle(tenant);
+        let Some(one) = state.tenants.get_mut(caller.tenant) else { return };
+        if one.waiters.remove(caller.principal, id) {
+            state.waiting_count -= 1;
+            state.forget_if_idle(caller.tenant);
+        }
     }
 
     /// Takes as many waiters out of the queue as there are permits for, tenant by tenant.
-    fn dispatch(self: &Arc<FairQueue>, state: &mut State) -> Vec<(oneshot::Sender<Permit>, Permit)> {
+    fn dispatch(self: &Arc<FairQueue>, state: &mut State) -> Vec<(Grant, Permit)> {
         let mut grants = Vec::new();
         while state.running_count < self.permit_count {
-            let Some(tenant) = state.turns.pop_front() else { break };
+            let Some((turn, tenant)) = state.turns.pop() else { break };
             let Some(one) = state.tenants.get_mut(&tenant) else { continue };
-            one.has_turn = false;
+            one.turn = None;
             // The tenant's waiters may have left meanwhile, or its limit may be lower.
-            if one.running_count >= one.permit_count {
+            if one.running_count >= one.share.permit_count {
                 continue;
             }
-            let Some(waiter) = one.waiters.pop_front() else { continue };
+            let Some(grant) = one.waiters.pop() else { continue };
             one.running_count += 1;
             state.running_count += 1;
             state.waiting_count -= 1;
+            state.turns.advance(turn);
             state.give_turn(&tenant);
-            grants.push((waiter.grant, Permit { queue: self.clone(), tenant }));
+            grants.push((grant, Permit { queue: self.clone(), tenant }));
         }
         grants
     }
 }
 
 impl State {
-    /// Puts `tenant` at the end of the round if it has a waiter that may run.
+    /// Gives `tenant` a turn if it has none and a waiter that may run.
     fn give_turn(&mut self, tenant: &TenantId) {
         let Some(one) = self.tenants.get_mut(tenant) else { return };
-        if !one.has_turn && !one.waiters.is_empty() && one.running_count < one.permit_count {
-            one.has_turn = true;
-            self.turns.push_back(tenant.clone());
+        let may_run = !one.waiters.is_empty() && one.running_count < one.share.permit_count;
+        if one.turn.is_none() && may_run {
+            one.turn = Some(self.turns.add(tenant, one.share.weight));
         }
+    }
+
+    /// Takes a request out of the full queue, so that one of `caller` can wait: the newest one of the tenant
+    /// with the longest queue for its weight or, if that is the tenant of `caller`, of the principal with the
+    /// longest one there. The requests before it have waited longer. `None` if `caller` has the longest.
+    fn evict_for(&mut self, caller: Caller<'_>, weight: u32) -> Option<Grant> {
+        let waiting_here = self.tenants.get(caller.tenant).map_or(0, |one| one.waiters.len());
+        let by_weight = |a: &TenantQueue, b: &TenantQueue| {
+            let weighted = |one: &TenantQueue, other: &TenantQueue| {
+                one.waiters.len() as u64 * u64::from(other.share.weight)
+            };
+            weighted(a, b).cmp(&weighted(b, a))
+        };
+        let others = self.tenants.iter_mut().filter(|(tenant, _)| *tenant != caller.tenant);
+        let longest = others.map(|(_, one)| one).max_by(|a, b| by_weight(a, b));
+        let longest = longest.filter(|one| one.is_longer_than(waiting_here + 1, weight));
+        let evicted = match longest {
+            Some(other) => other.waiters.pop_newest_of_longest(1),
+            None => {
+                let own = &mut self.tenants.get_mut(caller.tenant)?.waiters;
+                let len_min = own.len_of(caller.principal) + 2;
+                own.pop_newest_of_longest(len_min)
+            }
+        }?;
+        self.waiting_count -= 1;
+        Some(evicted)
     }
 
     fn forget_if_idle(&mut self, tenant: &TenantId) {
         let is_idle = |one: &TenantQueue| one.running_count == 0 && one.waiters.is_empty();
         if self.tenants.get(tenant).is_some_and(is_idle) {
             let removed = self.tenants.remove(tenant);
-            if removed.is_some_and(|one| one.has_turn) {
-                self.turns.retain(|turn| turn != tenant);
+            if let Some(turn) = removed.and_then(|one| one.turn) {
+                self.turns.remove(turn);
             }
         }
     }
@@ -325,7 +380,7 @@ impl State {
 
 /// Wakes the requests that may run. A permit whose request has left meanwhile is given back, and goes to the
 /// next one; the lock of the queue must not be held.
-fn send(grants: Vec<(oneshot::Sender<Permit>, Permit)>) {
+fn send(grants: Vec<(Grant, Permit)>) {
     for (grant, permit) in grants {
         drop(grant.send(permit));
     }

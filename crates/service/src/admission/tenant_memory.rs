@@ -10,6 +10,7 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
+use super::share::{TenantPart, Weights};
 use crate::limits::TENANT_BUDGETS_IDLE_MAX;
 
 /// Memory budget of one tenant, part of the server-wide one.
@@ -24,21 +25,32 @@ pub struct TenantMemory {
     /// Budget of all tenants together.
     pub total: MemoryBudget,
     what: &'static str,
-    default_bytes: u64,
+    default_bytes: TenantPart,
+    weights: Arc<Weights>,
     unlimited: Arc<TenantBudget>,
     by_tenant: Mutex<HashMap<TenantId, Arc<TenantBudget>>>,
 }
 
 impl TenantMemory {
-    /// Budgets below `total`; a tenant without a limit of its own has `default_bytes`.
-    pub fn new(total: MemoryBudget, what: &'static str, default_bytes: u64) -> TenantMemory {
+    /// Budgets below `total`; a tenant without a limit of its own has the part of `default_bytes` that its
+    /// weight gives.
+    pub fn new(
+        total: MemoryBudget,
+        what: &'static str,
+        default_bytes: TenantPart,
+        weights: Arc<Weights>,
+    ) -> TenantMemory {
         let unlimited = Arc::new(TenantBudget { budget: total.clone(), limit_bytes: u64::MAX });
-        TenantMemory { total, what, default_bytes, unlimited, by_tenant: Mutex::default() }
+        TenantMemory { total, what, default_bytes, weights, unlimited, by_tenant: Mutex::default() }
+    }
+
+    fn limit_of(&self, tenant: &TenantId, limit_bytes: u64) -> u64 {
+        if limit_bytes > 0 { limit_bytes } else { self.default_bytes.of_weight(self.weights.of(tenant)) }
     }
 
     /// The budget of `tenant`, with its own limit unless that is 0.
     pub fn of(&self, tenant: &TenantId, limit_bytes: u64) -> Arc<TenantBudget> {
-        let limit_bytes = if limit_bytes == 0 { self.default_bytes } else { limit_bytes };
+        let limit_bytes = self.limit_of(tenant, limit_bytes);
         if limit_bytes >= self.total.limit_bytes() {
             return self.unlimited.clone();
         }
@@ -69,7 +81,7 @@ impl TenantMemory {
     /// Returns the memory of `tenant`, whose own limit is `limit_bytes` unless that is 0; without a limit
     /// below the total, the memory of all tenants.
     pub fn use_of(&self, tenant: &TenantId, limit_bytes: u64) -> MemoryUse {
-        let limit_bytes = if limit_bytes == 0 { self.default_bytes } else { limit_bytes };
+        let limit_bytes = self.limit_of(tenant, limit_bytes);
         if limit_bytes >= self.total.limit_bytes() {
             return MemoryUse { used_bytes: self.total.used_bytes(), limit_bytes: None };
         }
@@ -81,11 +93,33 @@ impl TenantMemory {
 
 #[cfg(test)]
 mod tests {
+    use chronolith_model::TenantLimits;
+    use chronolith_tsdb::LimitsTable;
+
     use super::*;
+
+    fn memory_of(part: TenantPart, default: TenantLimits) -> TenantMemory {
+        let weights = Arc::new(Weights::new(&LimitsTable::from(default)));
+        TenantMemory::new(MemoryBudget::new("queries", 1000), "queries of the tenant", part, weights)
+    }
+
+    #[test]
+    fn a_budget_follows_the_weight_of_a_reload() {
+        let weighted = |weight| TenantLimits { weight, ..TenantLimits::default() };
+        let memory = memory_of(TenantPart::new(250, 100, 1000), weighted(10));
+        let tenant = TenantId::anonymous();
+        assert_eq!(memory.use_of(&tenant, 0).limit_bytes, Some(250));
+        memory.weights.set(&LimitsTable::from(weighted(20)));
+        assert!(memory.of(&tenant, 0).budget.reserve(500).is_ok());
+        assert!(memory.of(&tenant, 0).budget.reserve(501).is_err());
+        memory.weights.set(&LimitsTable::from(weighted(1)));
+        assert_eq!(memory.use_of(&tenant, 0).limit_bytes, Some(100), "a request of the largest size fits");
+        assert_eq!(memory.use_of(&tenant, 300).limit_bytes, Some(300), "its own limit wins");
+    }
 
     #[test]
     fn a_budget_lasts_until_the_limit_of_its_tenant_changes() {
-        let memory = TenantMemory::new(MemoryBudget::new("queries", 1000), "queries of the tenant", u64::MAX);
+        let memory = memory_of(TenantPart::fixed(u64::MAX), TenantLimits::default());
         let tenant = TenantId::anonymous();
         let unlimited = memory.of(&tenant, 0);
         assert!(unlimited.budget.reserve(1000).is_ok());
@@ -99,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_default_leaves_memory_for_others() {
-        let memory = TenantMemory::new(MemoryBudget::new("queries", 1000), "queries of the tenant", 250);
+        let memory = memory_of(TenantPart::new(250, 100, 1000), TenantLimits::default());
         let (greedy, modest) = (TenantId::new("greedy").unwrap(), TenantId::new("modest").unwrap());
         let _held = memory.of(&greedy, 0).budget.reserve(250).expect("fits");
         assert!(memory.of(&greedy, 0).budget.reserve(1).is_err());

@@ -16,7 +16,7 @@ use chronolith_model::{QueryLimits, ReadContext, TenantId};
 use super::call_context::CallContext;
 use crate::access::Identity;
 use crate::admission::small::Candidate;
-use crate::admission::{Class, Permit, TenantBudget};
+use crate::admission::{Caller, Class, Permit, TenantBudget};
 use crate::limits::{SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
 use crate::refusal::Refusal;
 use crate::service::Service;
@@ -100,7 +100,7 @@ impl Service {
         let limits = identity.query_limits(|tenant| self.limits_of(tenant).queries);
         let deadline_ns = self.deadline_ns(timeout_ms);
         let timeout = Duration::from_millis(timeout_ms);
-        let permit = class.acquire(identity.tenant(), limits.concurrency_max, timeout).await?;
+        let permit = class.acquire(identity, limits.concurrency_max, timeout).await?;
         Ok(self.admitted(identity.tenant(), limits, deadline_ns, permit))
     }
 
@@ -221,11 +221,11 @@ impl Service {
     pub async fn run_to_end<T: Send + 'static>(
         self: &Arc<Self>,
         class: &Class,
-        tenant: &TenantId,
+        caller: impl Into<Caller<'_>>,
         wait_max: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let permit = class.acquire(tenant, 0, wait_max).await?;
+        let permit = class.acquire(caller, 0, wait_max).await?;
         let done = self.threads.run(move || {
             let _permit = permit;
             work()

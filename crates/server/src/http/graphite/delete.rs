@@ -151,7 +151,7 @@ async fn delete(
         return Ok(());
     }
     let class = &web.service.admission.admin;
-    dispatch::run_to_end(web, class, &call.tenant, ADMIN_QUEUE_WAIT, move |_| {
+    dispatch::run_to_end(web, class, &call.identity, ADMIN_QUEUE_WAIT, move |_| {
         target.store.admin().delete_series(&target.graphite, &selectors, range).map(drop)
     })
     .await?

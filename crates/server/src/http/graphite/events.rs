@@ -43,11 +43,10 @@ pub(in crate::http) async fn create(State(web): State<Arc<Web>>, request: Reques
         let now_s = web.service.env.clock.now_ms().div_euclid(1000);
         let event = event_of(answer::json_of(&web, &call, &body)?, now_s)?;
         let store = web.service.lifecycle.store()?.clone();
-        let tenant = call.tenant;
         // The thread continues when the client disconnects: the event is stored completely.
         let class = &web.service.admission.write;
-        let owner = tenant.clone();
-        let stored = dispatch::run_to_end(&web, class, &tenant, WRITE_QUEUE_WAIT, move |_| {
+        let owner = call.tenant.clone();
+        let stored = dispatch::run_to_end(&web, class, &call.identity, WRITE_QUEUE_WAIT, move |_| {
             let limits = store.settings().limits_of(&StoreId::from(&owner)).annotations;
             store.graphite().add_event(&owner, &limits, event)
         });

@@ -89,7 +89,7 @@ where
         let store = web.service.lifecycle.store()?.clone();
         let owner = call.tenant.clone();
         let class = &web.service.admission.write;
-        let changed = dispatch::run_to_end(web, class, &call.tenant, WRITE_QUEUE_WAIT, move |_| {
+        let changed = dispatch::run_to_end(web, class, &call.identity, WRITE_QUEUE_WAIT, move |_| {
             let limits = store.settings().limits_of(&StoreId::from(&owner)).annotations;
             store.graphite().change_meta_tags(&owner, &limits, change)
         });

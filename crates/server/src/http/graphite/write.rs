@@ -65,7 +65,7 @@ pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Res
     let memory = web.service.admission.write_memory.of(identity.tenant(), 0);
     let bytes_max = web.service.options.write.compressed_bytes_max;
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
-    let (mut body, permits) = admit::admit(web, identity.tenant(), request_body, limits).await?;
+    let (mut body, permits) = admit::admit(web, &identity, request_body, limits).await?;
     let unpacked_bytes = match is_gzip {
         true => claimed_bytes(&body.bytes, web.service.options.write.decompressed_bytes_max) as u64,
         false => 0,

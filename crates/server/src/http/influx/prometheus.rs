@@ -44,7 +44,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, Infl
     let tenant = identity.tenant();
     let memory = web.service.admission.query_memory.of(tenant, 0);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
-    let request = remote_read::decode(web, tenant, body).await?;
+    let request = remote_read::decode(web, &identity, body).await?;
     remote_read::note_queries(&AuditNotes::of(&parts.extensions), &request.queries);
     // InfluxDB answers with samples, whatever else the client accepts.
     let view = move |_: &CallContext| source;

@@ -82,7 +82,7 @@ async fn receive(web: &Arc<Web>, api: Api, request: Request) -> Result<(), Influ
         Api::V1 | Api::V2 => web.service.options.influx.body_bytes_max,
     };
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
-    let admitted = admit::admit(web, &request.tenant, request_body, limits).await;
+    let admitted = admit::admit(web, &request.identity, request_body, limits).await;
     let (mut body, permits) = admitted.map_err(not_admitted)?;
     // Only here: a request in the queue needs no more memory than its bytes as sent.
     reserve_columns(web, &request, &mut body, deadline).await?;

@@ -9,6 +9,8 @@ use axum::body::Body;
 use axum::http::Request;
 use chronolith_base::{Env, ManualClock};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
+use chronolith_model::{TenantId, TenantLimits};
+use chronolith_tsdb::LimitsTable;
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 
@@ -204,6 +206,37 @@ async fn metrics_by_tenant_are_bounded() {
         assert!(text.contains(line), "{line} in {text}");
     }
     assert!(!text.contains("tenant=\"c\""));
+}
+
+#[tokio::test]
+async fn permits_and_memory_of_a_tenant_follow_the_weight_of_a_reload() {
+    let (server, _clock) = server(|options| {
+        options.service.multitenancy = true;
+        options.service.write.concurrency = 64;
+        options.service.query.memory_total_bytes_max = 4000;
+        options.service.query.memory_bytes_max = 100;
+    });
+    let tenant = TenantId::new("a").unwrap();
+    server.send(write_request(Some("a"), &[(NOW_MS, 1.0)])).await;
+    for (weight, writes, memory) in [(10, 16, 1000), (20, 32, 2000), (5, 8, 500), (100, 64, 4000)] {
+        let limits = TenantLimits { weight, ..TenantLimits::default() };
+        let mut table = LimitsTable::from(TenantLimits::default());
+        table.by_tenant.insert(tenant.clone(), limits);
+        server.web.service.set_limits(table);
+        let text = server.get("/metrics").await.text;
+        for line in [
+            format!("chronolith_tenant_weight{{tenant=\"a\"}} {weight}\n"),
+            format!("chronolith_tenant_limit{{tenant=\"a\",limit=\"writes\"}} {writes}\n"),
+            "chronolith_tenant_waiting{tenant=\"a\",class=\"write\"} 0\n".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+        let memory_of = &server.web.service.admission.query_memory;
+        let limit = memory_of.use_of(&tenant, 0).limit_bytes.unwrap_or(memory_of.total.limit_bytes());
+        assert_eq!(limit, memory, "weight {weight}");
+        let other = memory_of.use_of(&TenantId::new("b").unwrap(), 0).limit_bytes;
+        assert_eq!(other, Some(1000), "the others keep their part");
+    }
 }
 
 /// Covers a regression: the first of two tenant headers won.

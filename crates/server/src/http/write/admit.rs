@@ -8,7 +8,7 @@
 
 use axum::body::{Body, HttpBody};
 use chronolith_base::MemoryBudget;
-use chronolith_model::TenantId;
+use chronolith_service::access::Identity;
 use chronolith_service::admission::{AdmissionError, Permit};
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use tokio::time::{Duration, Instant, timeout};
@@ -62,30 +62,30 @@ pub(crate) struct BodyLimits<'b> {
 /// was slow and gave the first one back.
 pub(crate) async fn admit(
     web: &Web,
-    tenant: &TenantId,
+    identity: &Identity,
     request_body: Body,
     limits: BodyLimits<'_>,
 ) -> Result<(BodyBytes, WritePermits), NotAdmitted> {
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let mut deadline = Instant::now() + WRITE_QUEUE_WAIT;
-    let (body, write) = read_with_permit(web, tenant, request_body, limits).await?;
+    let (body, write) = read_with_permit(web, identity, request_body, limits).await?;
     let admission = &web.service.admission;
     let write = match write {
         Some(write) => write,
         None => {
             deadline = Instant::now() + WRITE_QUEUE_WAIT;
-            admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await?
+            admission.write.acquire(identity, 0, WRITE_QUEUE_WAIT).await?
         }
     };
     let left = deadline.saturating_duration_since(Instant::now());
-    let apply = admission.write_apply.acquire(tenant, 0, left).await?;
+    let apply = admission.write_apply.acquire(identity, 0, left).await?;
     Ok((body, WritePermits { write, apply }))
 }
 
 /// Reads a body; `None` if no permit is held after it.
 async fn read_with_permit(
     web: &Web,
-    tenant: &TenantId,
+    identity: &Identity,
     request_body: Body,
     limits: BodyLimits<'_>,
 ) -> Result<(BodyBytes, Option<Permit>), NotAdmitted> {
@@ -95,7 +95,7 @@ async fn read_with_permit(
     let write = if is_small || is_too_large {
         None
     } else {
-        match web.service.admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await {
+        match web.service.admission.write.acquire(identity, 0, WRITE_QUEUE_WAIT).await {
             Ok(write) => Some(write),
             Err(refused) => {
                 body::discard(request_body).await;

@@ -14,7 +14,7 @@ type Asking = Pin<Box<dyn Future<Output = Result<Permit, AdmissionError>>>>;
 
 struct Bench {
     queue: Arc<FairQueue>,
-    tenant_permits: usize,
+    share: TenantShare,
 }
 
 impl Bench {
@@ -26,22 +26,38 @@ impl Bench {
             waiting_max,
             Arc::new(ManualClock::new(0)),
         );
-        Bench { queue, tenant_permits }
+        Bench { queue, share: share(tenant_permits, 10) }
+    }
+
+    fn ask(&self, tenant: &str) -> (Asking, Option<Result<Permit, AdmissionError>>) {
+        self.ask_as(tenant, "", self.share)
     }
 
     /// A request of `tenant`, polled once, so that it has its permit or is queued.
-    fn ask(&self, tenant: &str) -> (Asking, Option<Result<Permit, AdmissionError>>) {
-        let (queue, tenant) = (self.queue.clone(), TenantId::new(tenant).expect("valid"));
-        let permits = self.tenant_permits;
+    fn ask_as(
+        &self,
+        tenant: &str,
+        principal: &str,
+        share: TenantShare,
+    ) -> (Asking, Option<Result<Permit, AdmissionError>>) {
+        let queue = self.queue.clone();
+        let tenant = TenantId::new(tenant).expect("valid");
+        let principal = principal.to_owned();
         // Polled by hand, more often than a task of the runtime may be without giving way.
-        let acquire = async move { queue.acquire(&tenant, permits, LONG).await };
+        let acquire = async move {
+            queue.acquire(Caller { tenant: &tenant, principal: &principal }, share, LONG).await
+        };
         let mut asking: Asking = Box::pin(tokio::task::unconstrained(acquire));
         let now = poll(&mut asking);
         (asking, now)
     }
 
     fn wait(&self, tenant: &str) -> Asking {
-        let (asking, now) = self.ask(tenant);
+        self.wait_as(tenant, "", self.share)
+    }
+
+    fn wait_as(&self, tenant: &str, principal: &str, share: TenantShare) -> Asking {
+        let (asking, now) = self.ask_as(tenant, principal, share);
         assert!(now.is_none(), "{tenant} waits");
         asking
     }
@@ -53,6 +69,10 @@ impl Bench {
     fn counts(&self) -> (usize, usize, u64) {
         (self.queue.running(), self.queue.waiting(), self.queue.refused())
     }
+}
+
+fn share(permit_count: usize, weight: u32) -> TenantShare {
+    TenantShare { permit_count, weight }
 }
 
 fn poll(asking: &mut Asking) -> Option<Result<Permit, AdmissionError>> {
@@ -135,7 +155,9 @@ async fn the_wait_has_an_end() {
     let bench = Bench::new(1, 1, 10);
     let _running = bench.run("a");
     let timeout = Duration::from_millis(20);
-    let late = bench.queue.acquire(&TenantId::new("a").expect("valid"), 1, timeout).await.err();
+    let tenant = TenantId::new("a").expect("valid");
+    let caller = Caller { tenant: &tenant, principal: "" };
+    let late = bench.queue.acquire(caller, bench.share, timeout).await.err();
     assert_eq!(
         late,
         Some(AdmissionError::Timeout { what: "queries", waited: timeout, setting: "query.concurrency" })
@@ -152,7 +174,11 @@ async fn whatever_comes_and_goes_counts_agree_and_nobody_is_forgotten() {
     let (mut running, mut waiting): (Vec<Permit>, Vec<Asking>) = (Vec::new(), Vec::new());
     for _ in 0..20_000 {
         match below(4) {
-            0 | 1 => match bench.ask(["a", "b", "c", "d"][below(4)]) {
+            0 | 1 => match bench.ask_as(
+                ["a", "b", "c", "d"][below(4)],
+                ["", "p", "q"][below(3)],
+                share(2, [1, 10, 100][below(3)]),
+            ) {
                 (_, Some(Ok(permit))) => running.push(permit),
                 (_, Some(Err(_))) => {}
                 (asking, None) => waiting.push(asking),
@@ -176,4 +202,163 @@ async fn whatever_comes_and_goes_counts_agree_and_nobody_is_forgotten() {
         let may_run = |one: &TenantQueue| one.running_count < 2 && !one.waiters.is_empty();
         assert!(state.running_count == 3 || !state.tenants.values().any(may_run), "a permit is free");
     }
+}
+
+/// Requests that wait in a queue, by sender.
+struct Backlog {
+    bench: Bench,
+    senders: Vec<(String, String, u32)>,
+    waiting: Vec<Vec<Asking>>,
+    running: Vec<Permit>,
+    served: Vec<usize>,
+}
+
+impl Backlog {
+    /// A queue for `permit_count` requests at once, all of which run, and `depth` waiting requests of each
+    /// sender: tenant, principal and weight.
+    fn new(permit_count: usize, depth: usize, senders: Vec<(String, String, u32)>) -> Backlog {
+        let bench = Bench::new(permit_count, permit_count, senders.len() * depth);
+        let running = (0..permit_count).map(|_| bench.run("first")).collect();
+        let waiting = senders.iter().map(|_| Vec::new()).collect();
+        let served = vec![0; senders.len()];
+        let mut backlog = Backlog { bench, senders, waiting, running, served };
+        for sender in 0..backlog.senders.len() {
+            (0..depth).for_each(|_| backlog.push(sender));
+        }
+        backlog
+    }
+
+    fn push(&mut self, sender: usize) {
+        let (tenant, principal, weight) = &self.senders[sender];
+        let permits = self.bench.share.permit_count;
+        let asking = self.bench.wait_as(tenant, principal, share(permits, *weight));
+        self.waiting[sender].push(asking);
+    }
+
+    /// Ends the running request at `idx`; the one that runs instead is replaced by another of its sender.
+    fn step(&mut self, idx: usize) {
+        drop(self.running.swap_remove(idx));
+        let mut granted_to = None;
+        for (sender, waiting) in self.waiting.iter_mut().enumerate() {
+            // The oldest request of a sender is the first to run.
+            if let Some(permit) = granted(&mut waiting[0]) {
+                drop(waiting.remove(0));
+                self.running.push(permit);
+                assert!(granted_to.replace(sender).is_none(), "one permit was free");
+            }
+        }
+        let sender = granted_to.expect("a request waits");
+        self.served[sender] += 1;
+        self.push(sender);
+    }
+
+    fn total(&self) -> usize {
+        self.served.iter().sum()
+    }
+}
+
+/// Checks over random weights, numbers of permits and orders of ends that tenants whose queues are never
+/// empty are served in proportion to their weights, at every moment and not only in the end.
+#[tokio::test]
+async fn shares_of_full_queues_converge_to_the_weights() {
+    for seed in 1..=20 {
+        let rng = chronolith_base::Rng::from_seed(seed);
+        let below = |limit: usize| (rng.next_u64() % limit as u64) as usize;
+        let weights: Vec<u32> = (0..2 + below(5)).map(|_| 1 + below(100) as u32).collect();
+        let senders =
+            weights.iter().enumerate().map(|(idx, weight)| (format!("t{idx}"), String::new(), *weight));
+        let mut backlog = Backlog::new(1 + below(4), 2, senders.collect());
+        let sum = f64::from(weights.iter().sum::<u32>());
+        for _ in 0..2000 {
+            backlog.step(below(backlog.running.len()));
+            let total = backlog.total() as f64;
+            for (idx, weight) in weights.iter().enumerate() {
+                let want = total * f64::from(*weight) / sum;
+                let found = backlog.served[idx] as f64;
+                // One request of each other tenant may come first.
+                let slack = weights.len() as f64;
+                assert!(
+                    (found - want).abs() <= slack,
+                    "seed {seed}, {weights:?}: t{idx} {found}, not {want}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_of_the_smallest_weight_is_served_next_to_the_largest() {
+    let senders = [("light", 1), ("heavy", 100), ("heavy-2", 100)];
+    let senders = senders.map(|(tenant, weight)| (tenant.to_owned(), String::new(), weight));
+    let mut backlog = Backlog::new(1, 3, senders.to_vec());
+    for turn in 1..=10 {
+        (0..201).for_each(|_| backlog.step(0));
+        assert!(backlog.served[0].abs_diff(turn) <= 1, "{:?} after {turn} rounds", backlog.served);
+    }
+}
+
+/// Tenants that come and go may not overtake for ever one that waits: each has one client, which asks again
+/// when it has been served, and nothing of it is kept meanwhile.
+#[tokio::test]
+async fn tenants_that_return_do_not_starve_one_that_waits() {
+    let bench = Bench::new(1, 1, 10);
+    let mut running = bench.run("first");
+    let mut light = bench.wait_as("light", "", share(1, 1));
+    let mut returning = ["b", "c"].map(|tenant| (tenant, bench.wait_as(tenant, "", share(1, 100))));
+    for _ in 0..=202 {
+        drop(running);
+        if granted(&mut light).is_some() {
+            return;
+        }
+        let mut next = returning.iter_mut().filter_map(|one| Some((granted(&mut one.1)?, one)));
+        let (permit, one) = next.next().expect("a permit was free");
+        drop(next);
+        one.1 = bench.wait_as(one.0, "", share(1, 100));
+        running = permit;
+    }
+    panic!("the light tenant was overtaken by {:?} more", bench.counts());
+}
+
+#[tokio::test]
+async fn principals_of_one_tenant_share_its_part_equally() {
+    let sender = |tenant: &str, principal: &str| (tenant.to_owned(), principal.to_owned(), 10);
+    let senders = vec![sender("a", "p"), sender("a", "q"), sender("a", "r"), sender("b", "p")];
+    let mut backlog = Backlog::new(2, 4, senders);
+    for turn in 1..=60 {
+        (0..6).for_each(|_| backlog.step(0));
+        let [p, q, r, b] = backlog.served[..] else { panic!("four senders") };
+        assert!(p.abs_diff(q) <= 1 && p.abs_diff(r) <= 1, "{:?}", backlog.served);
+        assert!(b.abs_diff(3 * turn) <= 2, "{:?}: the other tenant has half", backlog.served);
+    }
+}
+
+/// A principal with hundreds of requests fills the queue of its tenant, and not that of another principal.
+#[tokio::test]
+async fn a_full_queue_refuses_the_principal_with_the_longest_one() {
+    let bench = Bench::new(1, 1, 3);
+    let _running = bench.run("a");
+    let mut script: Vec<Asking> = (0..3).map(|_| bench.wait_as("a", "script", bench.share)).collect();
+    assert!(bench.ask_as("a", "script", bench.share).1.expect("at once").is_err());
+    let _user = bench.wait_as("a", "user", bench.share);
+    assert!(poll(&mut script[2]).expect("refused").is_err());
+    assert!(bench.ask_as("a", "user", bench.share).1.expect("at once").is_err(), "two each is no gain");
+    assert_eq!(bench.counts(), (1, 3, 3));
+}
+
+#[tokio::test]
+async fn a_full_queue_is_divided_by_weight() {
+    let bench = Bench::new(1, 1, 12);
+    let _running = bench.run("other");
+    let light: Vec<Asking> = (0..12).map(|_| bench.wait_as("light", "", share(1, 10))).collect();
+    let mut heavy = Vec::new();
+    for _ in 0..20 {
+        if let (asking, None) = bench.ask_as("heavy", "", share(1, 50)) {
+            heavy.push(asking);
+        }
+    }
+    let waiting = |id: &str| bench.queue.waiting_of(&TenantId::new(id).expect("valid"));
+    assert_eq!((waiting("light"), waiting("heavy")), (2, 10), "one to five");
+    drop(light);
+    drop(heavy);
+    assert_eq!(bench.queue.waiting(), 0);
 }

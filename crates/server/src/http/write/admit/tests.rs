@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use axum::body::Bytes;
+use chronolith_model::TenantId;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
@@ -59,7 +60,8 @@ async fn admit_one(
 ) -> Result<(usize, WritePermits), NotAdmitted> {
     let memory = server.web.service.admission.write_memory.of(tenant, 0);
     let limits = BodyLimits { bytes_max: 1 << 20, budget: &memory.budget, memory_wait: Duration::ZERO };
-    let (body, permits) = admit(&server.web, tenant, body, limits).await?;
+    let identity = Identity::internal(tenant);
+    let (body, permits) = admit(&server.web, &identity, body, limits).await?;
     Ok((body.bytes.len(), permits))
 }
 
