@@ -4,6 +4,7 @@
 
 pub mod frame_log;
 pub mod metadata;
+pub mod overflow_file;
 pub mod sealed;
 pub mod series_file;
 pub mod slice;

@@ -8,6 +8,7 @@
 mod control;
 mod histograms;
 mod old_samples;
+mod overflow;
 mod payload;
 mod samples;
 mod scan;
@@ -18,6 +19,8 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::DuplicatePolicy;
 
 pub use control::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, LostFrames, SLOT_COUNT};
+pub use overflow::{OVERFLOW_SAMPLES_MAX, OverflowChanges, OverflowRef, OverflowSample, OverflowSlot};
+pub(super) use overflow::{read_key, read_slot};
 pub(super) use payload::text;
 pub use payload::{DeletesRef, SeriesRecord, SeriesRef, encode_deletes, encode_series};
 pub use samples::Samples;
@@ -53,6 +56,8 @@ pub const KIND_SAMPLES: u8 = 5;
 pub const KIND_DELETES: u8 = 8;
 /// Frame kind: texts of one tenant and window, in front of the samples that refer to them.
 pub const KIND_TEXTS: u8 = 9;
+/// Frame kind: changes of the overflow table of one tenant.
+pub const KIND_OVERFLOW: u8 = 10;
 /// Codec of an uncompressed payload; no other is defined.
 pub const CODEC_NONE: u8 = 0;
 /// Stripe byte of frames that belong to no stripe.

@@ -1,0 +1,273 @@
+//! Checkpoint of the overflow tables of all tenants: totals per metric, and the last sample of each folded
+//! series.
+//!
+//! Invariants: the last frame counts all others, so a file is used as a whole or not at all; readers take
+//! untrusted bytes and never panic. Layout: `docs/head/overflow_file.md`.
+//! Not here: changes after the checkpoint (`wal`), schedule of writing a file (`head`).
+
+use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::crc::crc32c;
+use chronolith_base::{ByteReader, DecodeError};
+
+use super::wal::{FRAME_HEADER_BYTES, FrameHeader, OverflowSample, OverflowSlot, STRIPE_NONE};
+use super::wal::{read_key, read_slot, text};
+
+/// Frame kind: tenant, position in the WAL, and totals of its slots.
+pub const KIND_STORE: u8 = 84;
+/// Frame kind: last samples of folded series of the tenant before.
+pub const KIND_SERIES: u8 = 85;
+/// Frame kind: end of the file.
+pub const KIND_END: u8 = 86;
+
+/// State of a slot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SlotState<'a> {
+    /// The slot.
+    pub slot: OverflowSlot<'a>,
+    /// Time of the newest sample of the overflow series, in the unit of the tenant.
+    pub time: i64,
+    /// Sum of increases.
+    pub total: f64,
+}
+
+/// Writes a file frame by frame.
+pub struct OverflowFileWriter {
+    key: u128,
+    frame_count: u64,
+    payload: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl OverflowFileWriter {
+    /// Returns the writer of an empty file under the key of the WAL.
+    #[must_use]
+    pub fn new(key: u128) -> OverflowFileWriter {
+        OverflowFileWriter { key, frame_count: 0, payload: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Adds a tenant: the changes of its table that the WAL queued up to `sequence` are in its slots and in
+    /// the series that follow.
+    pub fn put_store<'a>(
+        &mut self,
+        tenant: &str,
+        sequence: u64,
+        slots: impl ExactSizeIterator<Item = SlotState<'a>>,
+    ) {
+        self.payload.clear();
+        put_uvarint(&mut self.payload, tenant.len() as u64);
+        self.payload.extend_from_slice(tenant.as_bytes());
+        self.payload.extend_from_slice(&sequence.to_le_bytes());
+        put_uvarint(&mut self.payload, slots.len() as u64);
+        for state in slots {
+            state.slot.encode(&mut self.payload);
+            put_varint(&mut self.payload, state.time);
+            self.payload.extend_from_slice(&state.total.to_bits().to_le_bytes());
+        }
+        self.put(KIND_STORE);
+    }
+
+    /// Adds series of the last tenant. The caller splits them: a frame is at most 16 MiB.
+    pub fn put_series(&mut self, series: impl Iterator<Item = OverflowSample>) {
+        self.payload.clear();
+        let mut last = 0i64;
+        for one in series {
+            put_uvarint(&mut self.payload, u64::from(one.slot));
+            self.payload.extend_from_slice(&one.key.to_le_bytes());
+            put_varint(&mut self.payload, one.time.wrapping_sub(last));
+            self.payload.extend_from_slice(&one.value.to_bits().to_le_bytes());
+            last = one.time;
+        }
+        self.put(KIND_SERIES);
+    }
+
+    /// Ends the file, which covers frames of all tenants up to `sequence`.
+    pub fn put_end(&mut self, sequence: u64) {
+        self.payload.clear();
+        self.payload.extend_from_slice(&sequence.to_le_bytes());
+        self.payload.extend_from_slice(&self.frame_count.to_le_bytes());
+        self.put(KIND_END);
+    }
+
+    /// Takes the bytes since the last call.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    fn put(&mut self, kind: u8) {
+        let header = FrameHeader {
+            sequence: self.frame_count,
+            ..FrameHeader::for_payload(kind, STRIPE_NONE, &self.payload)
+        };
+        header.put_frame(self.key, &self.payload, &mut self.bytes);
+        self.frame_count += 1;
+    }
+}
+
+/// Part of a file.
+#[derive(Debug, PartialEq)]
+pub enum OverflowPart<'a> {
+    /// Start of a tenant.
+    Store {
+        /// Tenant name as stored; the caller validates it.
+        tenant: &'a str,
+        /// Position in the WAL.
+        sequence: u64,
+        /// Slots of the tenant.
+        slots: Vec<SlotState<'a>>,
+    },
+    /// Series of the tenant before.
+    Series(Vec<OverflowSample>),
+}
+
+/// File whose frames are all intact.
+#[derive(Debug)]
+pub struct OverflowFile<'a> {
+    frames: Vec<(u8, &'a [u8])>,
+    /// Frames of the WAL after this position are not covered for any tenant.
+    pub sequence: u64,
+}
+
+impl<'a> OverflowFile<'a> {
+    /// Checks all frames of a file; `None` if one is damaged or missing.
+    #[must_use]
+    pub fn open(bytes: &'a [u8], key: u128) -> Option<OverflowFile<'a>> {
+        let mut rest = bytes;
+        let mut frames = Vec::new();
+        loop {
+            let header = FrameHeader::decode(rest, key)?;
+            let payload = rest.get(FRAME_HEADER_BYTES..)?.get(..header.payload_len as usize)?;
+            if header.payload_crc != crc32c(payload) || header.sequence != frames.len() as u64 {
+                return None;
+            }
+            if header.kind == KIND_END {
+                let mut reader = ByteReader::new(payload);
+                let sequence = reader.le_u64("overflow sequence").ok()?;
+                let frame_count = reader.le_u64("overflow frames").ok()?;
+                return (frame_count == frames.len() as u64).then_some(OverflowFile { frames, sequence });
+            }
+            frames.push((header.kind, payload));
+            rest = rest.get(header.frame_len()..)?;
+        }
+    }
+
+    /// Visits the parts in order.
+    ///
+    /// # Errors
+    /// [`DecodeError`] of a payload, or as `visit` returns.
+    pub fn visit<E: From<DecodeError>>(
+        &self,
+        mut visit: impl FnMut(OverflowPart<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut slot_count = 0;
+        for &(kind, payload) in &self.frames {
+            let mut reader = ByteReader::new(payload);
+            match kind {
+                KIND_STORE => {
+                    let part = read_store(&mut reader)?;
+                    if let OverflowPart::Store { slots, .. } = &part {
+                        slot_count = slots.len();
+                    }
+                    visit(part)?;
+                }
+                KIND_SERIES => visit(OverflowPart::Series(read_series(&mut reader, slot_count)?))?,
+                // A later version may add kinds.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_store<'a>(reader: &mut ByteReader<'a>) -> Result<OverflowPart<'a>, DecodeError> {
+    let tenant = text(reader, "tenant")?;
+    let sequence = reader.le_u64("overflow sequence")?;
+    let count = reader.length("overflow slots")?;
+    let mut slots = Vec::new();
+    for _ in 0..count {
+        let slot = OverflowSlot::decode(reader)?;
+        let time = reader.varint("overflow slot time")?;
+        let total = f64::from_bits(reader.le_u64("overflow total")?);
+        slots.push(SlotState { slot, time, total });
+    }
+    Ok(OverflowPart::Store { tenant, sequence, slots })
+}
+
+fn read_series(reader: &mut ByteReader<'_>, slot_count: usize) -> Result<Vec<OverflowSample>, DecodeError> {
+    let mut series = Vec::new();
+    let mut last = 0i64;
+    while !reader.is_empty() {
+        let slot = read_slot(reader, slot_count)?;
+        let key = read_key(reader)?;
+        last = last.wrapping_add(reader.varint("overflow time")?);
+        let value = f64::from_bits(reader.le_u64("overflow value")?);
+        series.push(OverflowSample { slot, key, time: last, value });
+    }
+    Ok(series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(first: u128) -> Vec<OverflowSample> {
+        (0..3)
+            .map(|at| OverflowSample {
+                slot: at % 2,
+                key: first + u128::from(at),
+                time: 9 - i64::from(at),
+                value: 0.5,
+            })
+            .collect()
+    }
+
+    fn slots() -> Vec<SlotState<'static>> {
+        let slot = |metric, le, kind| OverflowSlot { metric, le, kind };
+        vec![
+            SlotState { slot: slot("a_total", None, 0), time: -3, total: 1e300 },
+            SlotState { slot: slot("h_bucket", Some("0.5"), 1), time: i64::MAX, total: 0.0 },
+        ]
+    }
+
+    fn file() -> Vec<u8> {
+        let mut writer = OverflowFileWriter::new(5);
+        writer.put_store("x", 70, slots().into_iter());
+        writer.put_series(series(1).into_iter());
+        writer.put_series(series(1 << 99).into_iter());
+        writer.put_store("y", 80, slots().into_iter());
+        writer.put_end(60);
+        writer.take()
+    }
+
+    #[test]
+    fn a_file_is_read_as_a_whole_or_not_at_all() {
+        let bytes = file();
+        let found = OverflowFile::open(&bytes, 5).unwrap();
+        assert_eq!(found.sequence, 60);
+        let mut parts = Vec::new();
+        found.visit(|part| Ok::<(), DecodeError>(parts.push(part))).unwrap();
+        let store = |tenant, sequence| OverflowPart::Store { tenant, sequence, slots: slots() };
+        let want = [
+            store("x", 70),
+            OverflowPart::Series(series(1)),
+            OverflowPart::Series(series(1 << 99)),
+            store("y", 80),
+        ];
+        assert_eq!(parts, want);
+        assert!(OverflowFile::open(&bytes, 6).is_none(), "of another log");
+        // Padding after the last payload is no part of the file.
+        for len in 0..bytes.len() - 8 {
+            assert!(OverflowFile::open(&bytes[..len], 5).is_none(), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_series_of_an_unknown_slot_is_an_error() {
+        let mut writer = OverflowFileWriter::new(5);
+        writer.put_store("x", 1, slots()[..1].to_vec().into_iter());
+        writer.put_series(series(1).into_iter());
+        writer.put_end(1);
+        let bytes = writer.take();
+        let found = OverflowFile::open(&bytes, 5).unwrap();
+        assert!(found.visit(|_| Ok::<(), DecodeError>(())).is_err());
+    }
+}
