@@ -11,6 +11,7 @@
 mod definitions;
 mod definitions_file;
 mod mark;
+pub(crate) mod overflow;
 mod pace;
 mod slice_state;
 mod slices;
@@ -93,6 +94,10 @@ impl Checkpointer {
             }
         };
         let mark = self.mark(sequence);
+        if copies == Copies::Newest {
+            // The other way, the tables are written before the WAL is cut.
+            overflow::save(&self.state)?;
+        }
         self.extend_definitions(rolling, mark, &mut stats)?;
         let due: Vec<u32> = self.note_slices(rolling, mark, |slice_state| !slice_state.is_current(mark));
         for slice in due {
@@ -282,6 +287,7 @@ impl Checkpointer {
     fn cut_log(&self, rolling: &mut CheckpointState) -> Result<u64, HeadError> {
         self.sync_slices(rolling)?;
         texts::save(&self.state)?;
+        overflow::save(&self.state)?;
         let dir = wal_dir(&self.state.options.dir);
         let kept = rolling.kept_sequence().unwrap_or(rolling.sequence);
         if kept >= self.state.relog_before.load(Ordering::Relaxed) {

@@ -11,6 +11,7 @@ use chronolith_wal::WalPosition;
 use crate::checkpoint::{CheckpointState, Checkpointer};
 use crate::evict::reclaim::IdReclaimer;
 use crate::field_history::FieldHistory;
+use crate::metric_kinds::MetricKinds;
 use crate::options::{HeadError, HeadOptions, WriteError, wal_dir};
 use crate::read::select::HeadReader;
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
@@ -90,6 +91,12 @@ impl Head {
     pub fn set_field_history(&self, history: Box<dyn FieldHistory>) {
         // A second history would describe the same blocks.
         let _ = self.state.field_history.set(history);
+    }
+
+    /// Sets where the types of metrics are looked up, once, before anything is appended: they decide how the
+    /// series beyond a limit are folded.
+    pub fn set_metric_kinds(&self, kinds: Box<dyn MetricKinds>) {
+        self.state.index.set_metric_kinds(kinds);
     }
 
     /// Sets where the owners of stores are looked up, once, before anything is appended: the stores of a

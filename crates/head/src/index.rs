@@ -7,23 +7,27 @@
 pub(crate) mod field_types;
 pub(crate) mod ids;
 pub(crate) mod key_hash;
+pub(crate) mod overflow;
 pub(crate) mod postings;
 pub(crate) mod series_keys;
 pub(crate) mod split_table;
 pub(crate) mod tables;
 pub(crate) mod tenant;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use chronolith_base::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use chronolith_model::StoreId;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::index::ids::SeriesIds;
 use crate::index::key_hash::KeyHash;
+use crate::index::overflow::file::OverflowFiles;
 use crate::index::series_keys::{ID_NONE, SeriesKeyCache};
 use crate::index::tenant::{TenantHead, Tenants};
 use crate::memory_part::MemoryPart;
+use crate::metric_kinds::MetricKinds;
 
 /// Series or keys that are handled under one lock.
 const SLICE_COUNT: usize = 512;
@@ -46,6 +50,11 @@ pub(crate) struct HeadIndex {
     stale_keys: Mutex<StaleKeys>,
     pub(crate) key_hash: KeyHash,
     pub(crate) ids: SeriesIds,
+    overflow_files: Mutex<OverflowFiles>,
+    /// Set once there is a checkpoint of the overflow tables.
+    has_overflow_file: AtomicBool,
+    /// Types of metrics, if there are any.
+    metric_kinds: OnceLock<Box<dyn MetricKinds>>,
 }
 
 impl HeadIndex {
@@ -54,6 +63,7 @@ impl HeadIndex {
         series_keys: SeriesKeyCache,
         key_hash: KeyHash,
         ids: SeriesIds,
+        overflow_files: OverflowFiles,
     ) -> HeadIndex {
         HeadIndex {
             tenants: parking_lot::RwLock::new(tenants),
@@ -61,7 +71,36 @@ impl HeadIndex {
             stale_keys: Mutex::default(),
             key_hash,
             ids,
+            has_overflow_file: AtomicBool::new(!overflow_files.is_empty()),
+            overflow_files: Mutex::new(overflow_files),
+            metric_kinds: OnceLock::new(),
         }
+    }
+
+    /// Returns true if there is a checkpoint of the overflow tables. Cost: an atomic read.
+    pub(crate) fn has_overflow_file(&self) -> bool {
+        self.has_overflow_file.load(Ordering::Acquire)
+    }
+
+    /// Records that there is a checkpoint of the overflow tables.
+    pub(crate) fn note_overflow_file(&self) {
+        self.has_overflow_file.store(true, Ordering::Release);
+    }
+
+    /// Locks the list of checkpoints of the overflow tables.
+    pub(crate) fn overflow_files(&self) -> MutexGuard<'_, OverflowFiles> {
+        self.overflow_files.lock()
+    }
+
+    /// Sets where the types of metrics are looked up, once.
+    pub(crate) fn set_metric_kinds(&self, kinds: Box<dyn MetricKinds>) {
+        // Later types would come from the same metadata.
+        let _ = self.metric_kinds.set(kinds);
+    }
+
+    /// Returns where the types of metrics are looked up.
+    pub(crate) fn metric_kinds(&self) -> Option<&dyn MetricKinds> {
+        self.metric_kinds.get().map(Box::as_ref)
     }
 
     pub(crate) fn tenant(&self, id: &StoreId) -> Option<Arc<TenantHead>> {

@@ -13,6 +13,7 @@ mod head;
 mod index;
 mod memory_account;
 mod memory_part;
+mod metric_kinds;
 mod options;
 mod read;
 mod recovery;
@@ -33,6 +34,7 @@ pub use field_history::{FieldHistory, KindsOfName};
 pub use head::Head;
 pub use index::tables::{Cardinality, LargestUses};
 pub use memory_part::MemoryPart;
+pub use metric_kinds::MetricKinds;
 pub use options::{HeadError, HeadOptions, WriteError};
 pub use read::label_search::HeadValues;
 pub use read::select::HeadReader;
@@ -40,8 +42,8 @@ pub use read::snapshot::{WindowSeries, WindowSnapshot};
 pub use recovery::progress::{ReplayProgress, ReplayReport};
 pub use series::windows::WindowStat;
 pub use statistics::{
-    CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, SampleStats, TenantMemory, TenantStats,
-    TextStats, TextWindow,
+    CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, OverflowStats, SampleStats, TenantMemory,
+    TenantStats, TextStats, TextWindow,
 };
 pub use store_owners::StoreOwners;
 pub use texts::HeadTexts;

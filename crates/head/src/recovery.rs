@@ -9,6 +9,7 @@ mod copies;
 mod definitions;
 mod files;
 mod log;
+mod overflow;
 mod positions;
 pub(crate) mod progress;
 mod restore;
@@ -45,6 +46,7 @@ use crate::texts::TextStore;
 use definitions::{LiveSeries, LoadedDefinitions};
 use files::CheckpointFiles;
 use log::{KnownSeries, LogReplay, ReplayedLog};
+use overflow::LoadedOverflow;
 use positions::{Positions, SlicePosition};
 use sealed::OpenedSealed;
 use slices::{LoadedSlices, SliceLoader};
@@ -73,6 +75,7 @@ struct Restored {
     next_id: u32,
     wal: Wal,
     texts: TextStore,
+    overflow: LoadedOverflow,
     relog_before: u64,
     series_count: u64,
 }
@@ -102,22 +105,30 @@ pub(crate) fn recover(
     let texts = texts::load(env, &files, options.text_bytes_max, &mut checkpoint.tenants, &mut report)?;
     sealed::finish(env, &options, &series.store, unusable, &checkpoint.slices, &mut report)?;
     let positions = positions_of(&series, &checkpoint);
+    let overflow = overflow::load(env, &files, &mut checkpoint.tenants, &mut report)?;
     let log_start_ns = env.clock.mono_ns();
     let known = known_series(&series, &mut checkpoint, live);
-    let replayed = LogReplay::new(&log, &series, &positions, known).run(&texts, progress, &mut report)?;
+    let replayed =
+        LogReplay::new(&log, &series, &positions, &overflow, known).run(&texts, progress, &mut report)?;
     note_lost_frames(&files, &log, &positions, &checkpoint.slices, &replayed.ends, &mut report);
-    let wal = continue_log(env, &options, log, &checkpoint, &replayed.ends)?;
+    overflow.note_missing(&replayed.tenants, &replayed.ends, &mut report);
+    let wal = continue_log(env, &options, log, &checkpoint, overflow.newest(), &replayed.ends)?;
     let pace = measured_pace(env, log_start_ns, &positions, &replayed.ends);
     let rolling = rolling_of(&series, checkpoint, &replayed, &wal, pace);
     let relog_before = relog_before(&wal, &rolling, &positions, &replayed.ends);
+    let has_overflow_changes = overflow.has_changes();
     let ReplayedLog { tenants, series_keys, next_id, defined_count, .. } = replayed;
     report.series = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
     report.duration_ns = env.clock.mono_ns().saturating_sub(start_ns);
     let series_count = report.series;
-    let restored = Restored { series, tenants, series_keys, next_id, wal, texts, relog_before, series_count };
+    let restored =
+        Restored { series, tenants, series_keys, next_id, wal, texts, overflow, relog_before, series_count };
     let state = build(env, options, restored);
     remove_unusable_texts(&state, &mut report);
     save_texts(&state)?;
+    if has_overflow_changes {
+        save_overflow(&state)?;
+    }
     Ok(Recovered { state, rolling, report, has_defined: defined_count > 0 })
 }
 
@@ -177,9 +188,10 @@ fn continue_log(
     options: &HeadOptions,
     log: Recovery,
     checkpoint: &LoadedCheckpoint,
+    overflow_sequence: u64,
     ends: &[SegmentEnd],
 ) -> Result<Wal, HeadError> {
-    let newest = newest_sequence(&checkpoint.slices);
+    let newest = newest_sequence(&checkpoint.slices).max(overflow_sequence);
     Ok(log.finish(env, &options.wal(), ends, newest.max(checkpoint.definitions.mark.sequence))?)
 }
 
@@ -372,7 +384,13 @@ fn build(env: &Env, options: HeadOptions, restored: Restored) -> Arc<HeadState> 
     Arc::new(HeadState {
         env: env.clone(),
         options,
-        index: HeadIndex::new(restored.tenants, restored.series_keys, key_hash, ids),
+        index: HeadIndex::new(
+            restored.tenants,
+            restored.series_keys,
+            key_hash,
+            ids,
+            restored.overflow.into_files(),
+        ),
         series: restored.series,
         wal: restored.wal,
         texts: restored.texts,
@@ -394,6 +412,18 @@ fn remove_unusable_texts(state: &HeadState, report: &mut ReplayReport) {
         }
     }
     unused::free_all_unused(state);
+}
+
+/// Makes changes of overflow tables durable that the WAL had: a repeat of a folded sample is acknowledged
+/// without a frame, and the WAL that was read may be in the page cache only.
+fn save_overflow(state: &HeadState) -> Result<(), HeadError> {
+    match crate::checkpoint::overflow::save(state) {
+        Err(HeadError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {
+            state.wal.enter_disk_full();
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// Makes texts of the WAL durable: samples that name known texts are logged without them, and the WAL that

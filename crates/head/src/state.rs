@@ -1,6 +1,7 @@
 //! State that all parts of the head share: index, series, WAL, counters.
 //!
-//! Invariant: lock order is reclaim, gate, maintenance, checkpoint, index of a tenant, its texts in use,
+//! Invariant: lock order is reclaim, gate, maintenance, checkpoint, files of
+//! overflow tables, overflow table of a tenant, its index, its texts in use,
 //! stripe, stale keys, then the leaves (queue of the WAL, sealed files, series keys). An append shares the
 //! texts in use before it takes the index.
 //! Not here: the operations on it (`write`, `read`, `checkpoint`, `evict`, `recovery`).

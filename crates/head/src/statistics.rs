@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chronolith_base::hash::HashMap;
 use chronolith_model::{StoreId, TimeRange};
 use chronolith_wal::WalStats;
 
@@ -127,6 +128,17 @@ pub struct TenantStats {
     pub max_time_ms: Option<i64>,
 }
 
+/// Series of one tenant beyond its limits of series.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OverflowStats {
+    /// Folded series.
+    pub series_count: u64,
+    /// Samples folded since startup.
+    pub sample_count: u64,
+    /// Folded series by metric, the largest number first.
+    pub series_by_metric: Vec<(String, u64)>,
+}
+
 /// Memory of one tenant in the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantMemory {
@@ -233,6 +245,26 @@ impl HeadStatistics {
         }
     }
 
+    /// Returns the folded series of a tenant. Cost: visits each of its metrics that folds.
+    #[must_use]
+    pub fn overflow_of(&self, id: &StoreId) -> OverflowStats {
+        let Some(tenant) = self.state.index.tenant(id).filter(|tenant| tenant.overflow().is_used()) else {
+            return OverflowStats::default();
+        };
+        let overflow = tenant.overflow().lock();
+        let mut by_metric = HashMap::<String, u64>::default();
+        for slot in overflow.table().slots().filter(|slot| slot.series_count() > 0) {
+            *by_metric.entry(slot.metric().to_owned()).or_default() += slot.series_count();
+        }
+        let mut series_by_metric: Vec<(String, u64)> = by_metric.into_iter().collect();
+        series_by_metric.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        OverflowStats {
+            series_count: overflow.table().series_count() as u64,
+            sample_count: tenant.overflow().sample_count(),
+            series_by_metric,
+        }
+    }
+
     /// Returns the memory of texts. Cost: two atomic reads.
     #[must_use]
     pub fn texts(&self) -> TextStats {
@@ -284,6 +316,10 @@ impl HeadStatistics {
         let mut parts = self.shared_memory();
         for tenant in self.state.index.tenants() {
             MemoryPart::add(&mut parts, tenant.tables.read().memory());
+            let (bytes, count) = tenant.overflow().memory();
+            if bytes > 0 {
+                MemoryPart::add(&mut parts, [MemoryPart::new("overflow_tables", bytes, count)]);
+            }
         }
         parts
     }
@@ -294,8 +330,9 @@ impl HeadStatistics {
         let shared_bytes: u64 = self.shared_memory().iter().map(|part| part.bytes).sum();
         let mut out = Vec::new();
         for tenant in self.state.index.tenants() {
+            let (overflow_bytes, _) = tenant.overflow().memory();
             let tables = tenant.tables.read();
-            let bytes = tables.memory().iter().map(|part| part.bytes).sum();
+            let bytes = overflow_bytes + tables.memory().iter().map(|part| part.bytes).sum::<u64>();
             out.push(TenantMemory {
                 tenant: tenant.id.clone(),
                 series_count: tables.live_count() as u64,

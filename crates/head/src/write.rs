@@ -6,10 +6,12 @@
 mod batch;
 pub(crate) mod decode;
 pub(crate) mod delete;
+mod emit;
 mod field_types;
 mod job;
 mod memory_limit;
 mod mixed;
+mod overflow;
 mod reordered;
 mod resolve;
 mod slices;
@@ -24,6 +26,7 @@ use chronolith_model::{
 use chronolith_wal::{PoisonOnPanic, WalPosition};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
+use crate::checkpoint::overflow::prepare;
 use crate::index::field_types::KindSet;
 use crate::memory_part::MemoryPart;
 use crate::options::{HeadOptions, WriteError};
@@ -31,9 +34,11 @@ use crate::state::HeadState;
 use batch::{append_batch, count_outcome, find_known, leave_out};
 use decode::{DecodedSeries, decode};
 use delete::{DeleteProgress, DeleteStats, delete};
+use emit::emit;
 use field_types::find_contested;
 use job::{AppendJob, AppendScratch, TimeBounds};
 use memory_limit::MemoryLimit;
+use overflow::fold_known;
 use texts::{BatchTexts, intern_texts};
 use time_order::sorted_by_time;
 
@@ -86,6 +91,7 @@ impl Writer {
         let bounds = TimeBounds::new(limits, store.unit, now_ms, newest);
         let kinds = KindSet::of_batch(batch);
         state.note_kinds(kinds)?;
+        prepare(state, limits)?;
         let mut outcome = WriteOutcome::default();
         let mut texts = BatchTexts::default();
         if kinds.contains(WordKind::Text) {
@@ -108,6 +114,7 @@ impl Writer {
             replaced_count: 0,
             starts_count: 0,
             newest_time: i64::MIN,
+            emit: Some(emit),
         };
         if batch.source.is_typed {
             find_contested(&job);
@@ -115,6 +122,7 @@ impl Writer {
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         find_known(&job, &mut scratch);
         leave_out(&texts.refused, &mut scratch);
+        fold_known(&mut job, &mut scratch);
         let reserved = self.memory_limit.reserve_batch(&store, batch, &scratch.misses);
         if reserved.is_ok() {
             append_batch(&mut job, &mut scratch);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::{
     Exemplar, ExemplarRejects, Histogram, KIND_LABEL, Labels, LabelsBuilder, MetadataEntry, ReorderRule,
-    WordKind,
+    TimeRange, WordKind,
 };
 
 /// Wire key of a series: equal keys of one protocol are one series.
@@ -494,6 +494,26 @@ pub struct FullIndexLimit {
     pub limit: u64,
 }
 
+/// Samples of a batch that were folded into overflow series.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OverflowOutcome {
+    /// Folded samples, repeated ones included; the accepted samples contain them.
+    pub sample_count: u64,
+    /// Times of the samples that overflow series got for them.
+    pub written: Option<TimeRange>,
+}
+
+impl OverflowOutcome {
+    /// Adds the outcome of another part of the request.
+    pub fn add(&mut self, later: &OverflowOutcome) {
+        self.sample_count += later.sample_count;
+        self.written = match (self.written, later.written) {
+            (Some(a), Some(b)) => Some(TimeRange::new(a.start.min(b.start), a.end.max(b.end))),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
 /// Outcome of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
@@ -505,6 +525,8 @@ pub struct WriteOutcome {
     pub histograms_accepted: u64,
     /// New series.
     pub series_created_count: u64,
+    /// Samples of series beyond a limit.
+    pub overflow: OverflowOutcome,
     /// Accepted exemplars, duplicates included.
     pub exemplars_accepted: u64,
     /// Exemplars that are not stored, by reason.
@@ -546,6 +568,7 @@ impl WriteOutcome {
         self.repeated_count += later.repeated_count;
         self.histograms_accepted += later.histograms_accepted;
         self.series_created_count += later.series_created_count;
+        self.overflow.add(&later.overflow);
         self.exemplars_accepted += later.exemplars_accepted;
         self.exemplars_rejected.add_all(&later.exemplars_rejected);
         for first in later.first_reject.into_iter().chain(later.further_rejects) {

@@ -94,6 +94,16 @@ pub enum DuplicatePolicy {
     LastWins,
 }
 
+/// Policy for samples of a series that a limit of series refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OverflowPolicy {
+    /// The samples are rejected.
+    #[default]
+    Reject,
+    /// The samples are added to the overflow series of their metric.
+    Fold,
+}
+
 /// Encoding of float samples in new blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BlockEncoding {
@@ -117,7 +127,7 @@ pub struct DatabaseLimits {
 }
 
 /// Limits of the writes of one tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngestionLimits {
     /// Samples per second, native histograms included, that requests may write; 0 = no limit.
     pub rate: u64,
@@ -131,6 +141,25 @@ pub struct IngestionLimits {
     pub metric_series_max: usize,
     /// Values of one label other than the name in the head; 0 = no limit.
     pub label_values_max: usize,
+    /// Series beyond the limit of the tenant or of a metric.
+    pub overflow: OverflowPolicy,
+    /// Series that are folded at the same time; samples of further ones are rejected.
+    pub overflow_series_max: usize,
+}
+
+impl Default for IngestionLimits {
+    fn default() -> Self {
+        IngestionLimits {
+            rate: 0,
+            burst: 0,
+            bytes_rate: 0,
+            bytes_burst: 0,
+            metric_series_max: 0,
+            label_values_max: 0,
+            overflow: OverflowPolicy::Reject,
+            overflow_series_max: 1_000_000,
+        }
+    }
 }
 
 /// Limits of what one query reads from blocks in object storage; 0 = no limit.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{StoreId, TenantId, TenantLimits};
+use chronolith_model::{OverflowPolicy, StoreId, TenantId, TenantLimits};
 
 use crate::ingestion_rate::IngestionRates;
 use crate::metadata::METRICS_PER_TENANT_MAX;
@@ -76,6 +76,7 @@ pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &Ten
     let mut uses =
         vec![series_use("series".to_owned(), head.series_count_of(&default_store), limits.series_max)];
     uses.extend(largest_uses(storage, &default_store, &limits));
+    uses.extend(overflow_use(storage, &default_store, &limits));
     let catalog = storage.databases().catalog();
     if let Some(of_tenant) = catalog.of(tenant) {
         if let Some(graphite) = &of_tenant.graphite {
@@ -146,6 +147,18 @@ fn largest_uses(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Ve
         limit: Some(max as u64),
     });
     uses.collect()
+}
+
+/// Returns the use of the table of folded series, if the tenant folds or has folded.
+fn overflow_use(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Option<LimitUse> {
+    let used = storage.head().statistics().overflow_of(store).series_count;
+    let folds = limits.ingestion.overflow == OverflowPolicy::Fold;
+    (folds || used > 0).then(|| LimitUse {
+        name: "overflow_series".to_owned(),
+        setting: Some("overflow-series-limit"),
+        used,
+        limit: Some(limits.ingestion.overflow_series_max as u64),
+    })
 }
 
 fn series_use(name: String, used: u64, limit: usize) -> LimitUse {

@@ -12,6 +12,7 @@ mod reader;
 mod settings;
 mod statistics;
 mod stats;
+mod stored_kinds;
 mod wal_jobs;
 
 use std::sync::Arc;
@@ -59,6 +60,7 @@ pub use settings::Settings;
 pub use statistics::TsdbStatistics;
 pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
 use stats::{StartReport, StatsSources};
+use stored_kinds::StoredKinds;
 pub use wal_jobs::WalJobs;
 
 /// A batch that is visible and may not be durable yet, see [`Tsdb::apply`].
@@ -154,6 +156,7 @@ impl Tsdb {
         let fields = BlockFields { blocks: storage.blocks().clone(), env: storage.env().clone() };
         storage.head().set_field_history(Box::new(fields));
         storage.head().set_store_owners(Box::new(CatalogOwners(storage.databases().clone())));
+        storage.head().set_metric_kinds(Box::new(StoredKinds(Arc::downgrade(&storage))));
         forget_removed(&storage);
         let tsdb = Tsdb {
             maintenance: Maintenance::new(storage.clone(), clock),
@@ -239,6 +242,9 @@ impl Tsdb {
         let (mut outcome, position) = self.append_to_head(store, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as result caches require.
         self.storage.changes().note_batch(store, batch, writer);
+        if let Some(written) = outcome.overflow.written {
+            self.storage.note_change(store, written);
+        }
         if !store.is_default()
             && let Some(&first) = batch.times.iter().min()
         {

@@ -327,6 +327,22 @@ static LIMITS: &[Setting] = &[
         |l, v| set(&mut l.ingestion.metric_series_max, value::count_or_none(v)),
     ),
     Setting::tenant(
+        "series-overflow",
+        &[],
+        "reject",
+        Form::Choice("reject|fold"),
+        "Samples of series beyond series-limit or series-per-metric-limit: reject them, or fold them into one series per metric",
+        |l, v| set(&mut l.ingestion.overflow, value::overflow_policy(v)),
+    ),
+    Setting::tenant(
+        "overflow-series-limit",
+        &[],
+        "1000000",
+        Form::Count,
+        "Series of one tenant that are folded at the same time; samples of further ones are rejected",
+        |l, v| set(&mut l.ingestion.overflow_series_max, value::count(v)),
+    ),
+    Setting::tenant(
         "values-per-label-limit",
         &[],
         "0",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::{Disk, MemDisk};
 use chronolith_bucket::{BucketLayout, ExternalLabels};
-use chronolith_model::{BlockEncoding, DuplicatePolicy, FetchLimits, TenantId};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, FetchLimits, OverflowPolicy, TenantId, TenantLimits};
 use chronolith_server::{Features, ServerOptions, ShownSetting};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 use clap::Command;
@@ -279,7 +279,8 @@ fn a_reload_changes_live_settings_only() {
 }
 
 const TENANTS: &str = "limits:\n  series-limit: 1000\n  retention: 15d\ntenants:\n  team-a:\n    series-limit: 5\n    \
-    out-of-order-window: 2h\n    duplicates: last_wins\n    block-encoding: prometheus\n  '(b).c!':\n    retention: 30d\n";
+    out-of-order-window: 2h\n    duplicates: last_wins\n    block-encoding: prometheus\n    series-overflow: fold\n    \
+    overflow-series-limit: 9\n  '(b).c!':\n    retention: 30d\n";
 
 #[test]
 fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
@@ -290,6 +291,9 @@ fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
     let day_ms = 86_400_000;
     assert_eq!((a.retention_ms, b.retention_ms, other.retention_ms), (15 * day_ms, 30 * day_ms, 15 * day_ms));
     assert_eq!((a.out_of_order_ms, a.duplicates), (7_200_000, DuplicatePolicy::LastWins));
+    let overflow = |limits: &TenantLimits| (limits.ingestion.overflow, limits.ingestion.overflow_series_max);
+    assert_eq!(overflow(&a), (OverflowPolicy::Fold, 9));
+    assert_eq!(overflow(&b), (OverflowPolicy::Reject, 1_000_000));
     assert_eq!((a.block_encoding, b.block_encoding), (BlockEncoding::Prometheus, BlockEncoding::Dense));
     let again = resolve(&[], &[], Some(&settings.server.config_yaml)).unwrap();
     assert_eq!(
@@ -350,6 +354,16 @@ fn wrong_limits_name_tenant_and_line() {
         ),
         (of_a("retention: soon"), format!("{path}tenant \"team-a\": retention: invalid duration \"soon\"")),
         (of_a("duplicates: both"), format!("{path}tenant \"team-a\": duplicates: invalid value \"both\"")),
+        (
+            of_a("series-overflow: drop"),
+            format!(
+                "{path}tenant \"team-a\": series-overflow: invalid value \"drop\", expected reject or fold"
+            ),
+        ),
+        (
+            of_a("overflow-series-limit: 0"),
+            format!("{path}tenant \"team-a\": overflow-series-limit: must be at least 1"),
+        ),
         (of_a("series_max: 0"), format!("{path}tenant \"team-a\": series-limit: must be at least 1")),
         (
             "tenants:\n  a/b:\n    series-limit: 5\n".to_owned(),

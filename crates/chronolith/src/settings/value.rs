@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chronolith_bucket::BucketLayout;
 use chronolith_model::tenant::WEIGHT_MAX;
-use chronolith_model::{BlockEncoding, DuplicatePolicy};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, OverflowPolicy};
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
 use chronolith_server::{AllowedHosts, CorsOrigin, ExternalUrl, Features, RoutePrefix, UdpListener};
@@ -133,6 +133,14 @@ pub(super) fn duplicate_policy(text: &str) -> Result<DuplicatePolicy, String> {
         "keep_first" => Ok(DuplicatePolicy::KeepFirst),
         "last_wins" => Ok(DuplicatePolicy::LastWins),
         _ => Err(format!("invalid value {text:?}, expected keep_first or last_wins")),
+    }
+}
+
+pub(super) fn overflow_policy(text: &str) -> Result<OverflowPolicy, String> {
+    match text {
+        "reject" => Ok(OverflowPolicy::Reject),
+        "fold" => Ok(OverflowPolicy::Fold),
+        _ => Err(format!("invalid value {text:?}, expected reject or fold")),
     }
 }
 

@@ -13,6 +13,7 @@ use chronolith_model::{StoreId, TenantId, TimeUnit};
 use parking_lot::Mutex;
 
 use crate::index::field_types::FieldTypes;
+use crate::index::overflow::TenantOverflow;
 use crate::index::tables::TenantIndex;
 use crate::memory_account::MemoryAccount;
 use crate::series::windows::Windows;
@@ -48,6 +49,7 @@ pub(crate) struct TenantHead {
     /// Cached answer to "may a series have no samples": [`EMPTY_UNKNOWN`], [`EMPTY_NONE`] or [`EMPTY_SOME`].
     pub(crate) empty_series: AtomicU8,
     pub(crate) texts: TenantTexts,
+    overflow: TenantOverflow,
     /// Memory of the tenant that owns the store, once it is needed.
     pub(crate) account: OnceLock<Arc<MemoryAccount>>,
     /// A lock of `base`: the lock of the series keys is taken under it, so the interleaving tests must see
@@ -69,6 +71,11 @@ impl TenantHead {
     pub(crate) fn name(&self) -> &str {
         let of_tenant = self.id.tenant().map(TenantId::as_str);
         of_tenant.or(self.own_name.as_deref()).unwrap_or_default()
+    }
+
+    /// Returns the series beyond the limits of the tenant.
+    pub(crate) fn overflow(&self) -> &TenantOverflow {
+        &self.overflow
     }
 
     /// Returns the ids of the series, ascending. Series that are created or leave meanwhile may be included
@@ -147,6 +154,7 @@ impl Tenants {
             removed_count: AtomicU64::new(0),
             empty_series: AtomicU8::new(EMPTY_UNKNOWN),
             texts: TenantTexts::default(),
+            overflow: TenantOverflow::default(),
             account: OnceLock::new(),
             field_types: sync::Mutex::new(FieldTypes::default()),
             has_field_types: AtomicBool::new(false),
@@ -164,6 +172,7 @@ impl Tenants {
             Arc::strong_count(tenant) == 1
                 && tenant.tables.read().live_count() == 0
                 && tenant.windows.lock().is_empty()
+                && tenant.overflow.is_empty()
         };
         if !self.by_idx(idx).is_some_and(is_unused) {
             return false;

@@ -7,6 +7,7 @@ use chronolith_base::{Disk, Env};
 use chronolith_format::head::series_file::{FILE_HEADER_BYTES, FileHeader};
 use chronolith_format::head::slice::{self, SliceHeader};
 
+use crate::index::overflow;
 use crate::options::{HeadError, TYPED_FILE, wal_dir};
 use crate::series::sealed::sealed_dir;
 use crate::texts;
@@ -24,6 +25,8 @@ pub(super) struct CheckpointFiles {
     pub(super) definitions: BTreeMap<u64, [bool; 2]>,
     /// Files of texts, by generation.
     pub(super) texts: BTreeMap<u64, Vec<PathBuf>>,
+    /// Checkpoints of overflow tables, by generation.
+    pub(super) overflow: BTreeMap<u64, Vec<PathBuf>>,
     /// Key of the WAL, which all files carry; 0 until the WAL is found if no file of the checkpoint has one.
     pub(super) key: u128,
 }
@@ -42,6 +45,7 @@ impl CheckpointFiles {
             slices: BTreeMap::new(),
             definitions: BTreeMap::new(),
             texts: BTreeMap::new(),
+            overflow: BTreeMap::new(),
             key: 0,
         };
         for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
@@ -71,6 +75,8 @@ impl CheckpointFiles {
             return Err(HeadError::Corrupt { path, what });
         } else if let Some(number) = texts::file::SUFFIXES.iter().find_map(|suffix| number(suffix)) {
             self.texts.entry(number).or_default().push(path);
+        } else if let Some(number) = overflow::file::SUFFIXES.iter().find_map(|suffix| number(suffix)) {
+            self.overflow.entry(number).or_default().push(path);
         } else if let Some(number) = number(".definitions") {
             self.definitions.entry(number).or_default()[0] = true;
         } else if let Some(number) = number(".definitions-mirror") {

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::wal::{
-    FrameRef, KIND_SERIES, KIND_TEXTS, Samples, SeriesRef, TextsRef, decode_samples, is_samples,
+    FrameRef, KIND_OVERFLOW, KIND_SERIES, KIND_TEXTS, OverflowRef, Samples, SeriesRef, TextsRef,
+    decode_samples, is_samples,
 };
 use chronolith_format::parse_store_name;
 use chronolith_model::{Labels, StoreId};
@@ -23,6 +24,7 @@ use parking_lot::RwLock;
 use shared::Shared;
 use workers::Workers;
 
+use super::overflow::LoadedOverflow;
 use super::positions::Positions;
 use super::texts;
 use crate::index::series_keys::SeriesKeyCache;
@@ -63,6 +65,7 @@ pub(super) struct LogReplay<'a> {
     wal: &'a Recovery,
     series: &'a SeriesStore,
     positions: &'a Positions,
+    overflow: &'a LoadedOverflow,
     tenants: RwLock<Tenants>,
     aliases: RwLock<HashMap<u32, u32>>,
     series_keys: SeriesKeyCache,
@@ -78,6 +81,7 @@ impl<'a> LogReplay<'a> {
         wal: &'a Recovery,
         series: &'a SeriesStore,
         positions: &'a Positions,
+        overflow: &'a LoadedOverflow,
         known: KnownSeries,
     ) -> LogReplay<'a> {
         let KnownSeries { tenants, aliases, series_keys, next_id } = known;
@@ -85,6 +89,7 @@ impl<'a> LogReplay<'a> {
             wal,
             series,
             positions,
+            overflow,
             tenants: RwLock::new(tenants),
             aliases: RwLock::new(aliases),
             series_keys,
@@ -144,7 +149,8 @@ impl<'a> LogReplay<'a> {
     ) -> Result<Vec<SegmentEnd>, HeadError> {
         let wal = self.wal;
         let series = self.series;
-        let needed_after = self.positions.oldest.min(self.positions.defined_sequence);
+        let needed_after =
+            self.positions.oldest.min(self.positions.defined_sequence).min(self.overflow.needed_after());
         let mut notes = Vec::new();
         let ends = wal.replay_after(&*series.env.disk, needed_after, buffers, &mut notes, |idx, block| {
             let segment = &wal.segments()[idx];
@@ -157,6 +163,9 @@ impl<'a> LogReplay<'a> {
             }
             for frame in block.frames.iter().filter(|f| f.header.kind == KIND_TEXTS) {
                 self.load_texts(block.payload(frame), texts, shared, report);
+            }
+            for frame in block.frames.iter().filter(|f| f.header.kind == KIND_OVERFLOW) {
+                self.load_overflow(block.payload(frame), frame.header.sequence, shared, report);
             }
             workers.take(block, idx, self.next_id as usize);
             Ok::<(), HeadError>(())
@@ -176,6 +185,17 @@ impl<'a> LogReplay<'a> {
         let decoded = TextsRef::decode(payload).map_err(|error| error.to_string());
         let restored = decoded.and_then(|frame| texts::restore(frame, &texts.budget, false, tenant));
         report.notes.extend(restored.err().map(|what| format!("WAL: texts: {what}")));
+    }
+
+    /// Applies changes of an overflow table that the checkpoint of the table does not have.
+    fn load_overflow(&self, payload: &[u8], sequence: u64, shared: &Shared<'_>, report: &mut ReplayReport) {
+        let tenant = |id: &StoreId| {
+            let seed = self.series.env.rng.next_u64();
+            shared.tenants.write().get_or_create(id, seed)
+        };
+        let decoded = OverflowRef::decode(payload).map_err(|error| error.to_string());
+        let applied = decoded.and_then(|changes| self.overflow.apply(&changes, sequence, tenant));
+        report.notes.extend(applied.err().map(|what| format!("WAL: overflow tables: {what}")));
     }
 
     fn load_series(

@@ -240,7 +240,7 @@ pub(super) fn count_outcome(job: &mut AppendJob<'_>) {
     job.tenant.newest_time.fetch_max(job.newest_time, Ordering::Relaxed);
     let counters = &job.state.counters;
     let outcome = &job.outcome;
-    counters.add(Counter::SamplesAppended, outcome.accepted_count);
+    counters.add(Counter::SamplesAppended, outcome.accepted_count - outcome.overflow.sample_count);
     counters.add(Counter::SamplesRepeated, outcome.repeated_count);
     counters.add(Counter::SamplesOutOfOrder, job.ooo_count);
     counters.add(Counter::SamplesReplaced, job.replaced_count);

@@ -7,6 +7,7 @@ use chronolith_format::head::wal::Samples;
 use chronolith_model::{LabelsBuilder, Reject, TenantLimits, TimeUnit, WriteBatch, WriteOutcome};
 
 use crate::index::field_types::FieldKey;
+use crate::index::overflow::OverflowTable;
 use crate::index::tenant::TenantHead;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{AppendContext, Stripe};
@@ -14,6 +15,18 @@ use crate::state::HeadState;
 
 /// Samples that are appended under one lock: a third of a millisecond if they are in order.
 pub(super) const SLICE_SAMPLES: usize = 8192;
+
+/// Sums of a slot at one time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OverflowValue {
+    pub(super) slot: usize,
+    pub(super) time: i64,
+    pub(super) sum: Option<f64>,
+    pub(super) active_count: Option<u64>,
+}
+
+/// Appends sums of a table to the overflow series.
+pub(super) type Emit = fn(&mut AppendJob<'_>, &OverflowTable, &[OverflowValue]);
 
 /// State shared by all steps of one append.
 pub(super) struct AppendJob<'a> {
@@ -31,6 +44,9 @@ pub(super) struct AppendJob<'a> {
     pub(super) replaced_count: u64,
     pub(super) starts_count: u64,
     pub(super) newest_time: i64,
+    /// Appends the sums of folded samples; `None` for these sums, which are written under the lock of their
+    /// table.
+    pub(super) emit: Option<Emit>,
 }
 
 /// Sample of the batch, with its series in the batch and in the head.

@@ -10,8 +10,10 @@ use chronolith_model::kind::is_reserved;
 use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits, WriteOutcome};
 
 use super::job::{AppendJob, AppendScratch, series_text};
+use super::overflow::{Folding, entry_or_create, is_foldable, may_fold};
 use crate::counters::Counter;
-use crate::index::series_keys::key_count_max;
+use crate::index::overflow::OverflowState;
+use crate::index::series_keys::{ID_NONE, key_count_max};
 use crate::index::tables::{FullTag, TenantIndex};
 use crate::series::stripe::stripe_of;
 use chronolith_base::sync::RwLockWriteGuard;
@@ -36,12 +38,16 @@ pub(super) fn resolve_misses(job: &mut AppendJob<'_>, scratch: &mut AppendScratc
     wal::encode_series(tenant.name(), protocol, &mut scratch.payload);
     let empty_len = scratch.payload.len();
     let misses = std::mem::take(&mut scratch.misses);
+    let uses_overflow = job.emit.is_some() && (tenant.overflow().is_used() || may_fold(job));
+    let mut overflow = uses_overflow.then(|| tenant.overflow().lock());
+    let mut folding = Folding::default();
     for slice in misses.chunks(SLICE_COUNT) {
         let mut tables = tenant.tables.write();
         for &idx in slice {
             let series = &job.batch.series[idx as usize];
-            match resolve_one(job, scratch, &mut tables, idx) {
-                Ok(id) => scratch.ids[idx as usize] = id,
+            match resolve_one(job, scratch, &mut tables, overflow.as_deref_mut(), idx) {
+                Ok(Resolved::Series(id)) => scratch.ids[idx as usize] = id,
+                Ok(Resolved::Folded(entry)) => folding.collect(job, idx, entry),
                 Err(reject) => {
                     let batch = job.batch;
                     let is_for_time =
@@ -61,7 +67,29 @@ pub(super) fn resolve_misses(job: &mut AppendJob<'_>, scratch: &mut AppendScratc
         RwLockWriteGuard::unlock_fair(tables);
         cache_keys(job, scratch, slice);
     }
+    if let Some(overflow) = &mut overflow {
+        end_folded(job, scratch, overflow, &misses);
+        folding.finish(job, overflow);
+    }
     scratch.misses = misses;
+}
+
+/// Removes series from the overflow table that are series of the head now.
+fn end_folded(job: &AppendJob<'_>, scratch: &AppendScratch, overflow: &mut OverflowState, misses: &[u32]) {
+    if overflow.table().series_count() == 0 {
+        return;
+    }
+    let resolved = misses.iter().filter(|&&idx| scratch.ids[idx as usize] != ID_NONE);
+    let keys: Vec<u128> = resolved.map(|&idx| scratch.keys[idx as usize]).collect();
+    overflow.remove(&job.state.wal, job.tenant.name(), &keys);
+}
+
+/// Destination of the samples of a series.
+enum Resolved {
+    /// Id of a series of the head.
+    Series(u32),
+    /// Entry of the overflow table.
+    Folded(usize),
 }
 
 /// Caches the wire keys of resolved series.
@@ -77,13 +105,15 @@ fn cache_keys(job: &AppendJob<'_>, scratch: &AppendScratch, slice: &[u32]) {
     state.index.cache_keys(keys, count_max);
 }
 
-/// Returns the id of one series. A series of which no sample would be stored is not created.
+/// Returns the id of one series, or its entry in the overflow table if a limit refuses it. A series of which
+/// no sample would be stored is not created.
 fn resolve_one(
     job: &mut AppendJob<'_>,
     scratch: &mut AppendScratch,
     tables: &mut TenantIndex,
+    overflow: Option<&mut OverflowState>,
     idx: u32,
-) -> Result<u32, Reject> {
+) -> Result<Resolved, Reject> {
     let series = &job.batch.series[idx as usize];
     let builder = &mut scratch.builder;
     builder.clear();
@@ -91,7 +121,7 @@ fn resolve_one(
     builder.sort();
     let pairs = check_labels(builder, job.limits, job.batch.source.is_typed)?;
     if let Some(id) = tables.find(pairs.iter().copied(), &mut scratch.members) {
-        return Ok(id);
+        return Ok(Resolved::Series(id));
     }
     let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
     if times.iter().all(|&t| job.bounds.refuse(t).is_some()) {
@@ -103,8 +133,12 @@ fn resolve_one(
     if text_len > SERIES_TEXT_BYTES_MAX {
         return Err(Reject::LabelValueTooLong);
     }
+    let entry = |overflow: Option<&mut OverflowState>| {
+        let overflow = overflow.filter(|_| may_fold(job) && is_foldable(job, idx))?;
+        entry_or_create(job, overflow, scratch.keys[idx as usize], &pairs)
+    };
     if tables.live_count() >= job.limits.series_max || !tables.has_room(text_len) {
-        return Err(Reject::SeriesLimit);
+        return entry(overflow).map(Resolved::Folded).ok_or(Reject::SeriesLimit);
     }
     if job.batch.source.is_typed
         && job.limits.databases.tag_values_max > 0
@@ -115,6 +149,11 @@ fn resolve_one(
     }
     if let Some(full) = tables.full_limit(&pairs, job.limits) {
         let kind = full.kind;
+        if kind == Reject::MetricSeriesLimit
+            && let Some(entry) = entry(overflow)
+        {
+            return Ok(Resolved::Folded(entry));
+        }
         job.outcome.note_full(full);
         return Err(kind);
     }
@@ -124,7 +163,7 @@ fn resolve_one(
     record.encode(pairs.into_iter(), &mut scratch.payload);
     scratch.created.push(id);
     job.outcome.series_created_count += 1;
-    Ok(id)
+    Ok(Resolved::Series(id))
 }
 
 /// Keeps the first tag that has too many values for the answer.

@@ -12,6 +12,7 @@ mod memory;
 mod merged_snapshot;
 mod model;
 mod out_of_order;
+mod overflow;
 mod overwrite;
 mod presence;
 mod recycle;

@@ -246,7 +246,21 @@ pub(super) static TENANT_LIMITS: &[Metric<Vec<TenantLimitUses>>] = &[
             }
         },
     ),
+    Metric::gauges(
+        "chronolith_overflow_series",
+        &["tenant"],
+        "Series beyond a limit that are folded, by tenant.",
+        |tenants, samples| {
+            for TenantLimitUses { tenant, uses, .. } in tenants {
+                let folded = uses.iter().filter(|one| one.name == OVERFLOW_SERIES);
+                folded.for_each(|one| samples.push(&[tenant], one.used as f64));
+            }
+        },
+    ),
 ];
+
+/// Name of the limit of folded series.
+const OVERFLOW_SERIES: &str = "overflow_series";
 
 /// Use of the limits of one tenant.
 pub(super) struct TenantLimitUses {

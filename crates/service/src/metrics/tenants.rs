@@ -28,6 +28,8 @@ const LOOK_EVERY_MS: i64 = 10_000;
 pub struct TenantStat {
     /// Samples stored.
     pub accepted: Counter,
+    /// Stored samples that were folded into overflow series.
+    pub folded: Counter,
     /// Samples refused, by reason.
     pub rejected: [Counter; Reject::COUNT],
     /// Queries.
@@ -46,6 +48,16 @@ pub static TENANTS: &[Metric<TenantMetrics>] = &[
         |tenants, samples| {
             for (tenant, stat) in tenants.list() {
                 samples.push(&[&tenant], stat.accepted.as_f64());
+            }
+        },
+    ),
+    Metric::counters(
+        "chronolith_overflow_samples_total",
+        &["tenant"],
+        "Samples folded into overflow series by tenant, repeats included; the accepted samples have them too.",
+        |tenants, samples| {
+            for (tenant, stat) in tenants.list() {
+                samples.push(&[&tenant], stat.folded.as_f64());
             }
         },
     ),
@@ -86,6 +98,7 @@ impl TenantStat {
     /// Counts a write.
     pub fn count(&self, outcome: &WriteOutcome) {
         self.accepted.add(outcome.accepted_count);
+        self.folded.add(outcome.overflow.sample_count);
         for (counter, count) in self.rejected.iter().zip(outcome.rejected) {
             counter.add(count);
         }

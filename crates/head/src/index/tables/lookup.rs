@@ -320,6 +320,11 @@ impl TenantIndex {
 }
 
 impl TenantIndex {
+    /// Returns the number of live series of a metric.
+    pub(crate) fn metric_series_count(&self, metric: &str) -> usize {
+        self.live_count_of(METRIC_NAME, metric)
+    }
+
     /// Returns the limit that a new series would exceed: series of its metric, or values of one of its
     /// labels. Cost: a lookup per label whose number of values is at the limit, and one of the metric.
     pub(crate) fn full_limit(

@@ -1,0 +1,167 @@
+//! Destination of folded samples: a metric, or one bucket of a classic histogram, with its sum.
+
+use chronolith_format::head::wal::OverflowSlot;
+use chronolith_model::metadata::MetricKind;
+
+use super::active::ActiveSums;
+
+/// Slots of one tenant: metrics, and each bucket of a classic histogram.
+pub(crate) const SLOT_COUNT_MAX: usize = 10_000;
+/// Buckets of one metric.
+pub(super) const BUCKET_COUNT_MAX: u16 = 128;
+
+/// Endings of names whose values are counters where the type is unknown.
+const COUNTER_SUFFIXES: [&str; 4] = ["_total", "_count", "_sum", "_bucket"];
+
+/// Distance of the samples of an overflow series: times are rounded up to a multiple.
+const STEP_MS: i64 = 1000;
+
+/// Rounds a time up to a sample time of overflow series.
+pub(crate) fn step_of(time: i64) -> i64 {
+    time.saturating_add(STEP_MS - 1).div_euclid(STEP_MS) * STEP_MS
+}
+
+/// Meaning of the values of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotKind {
+    /// Increases are added.
+    Counter,
+    /// Values of active series are added.
+    Gauge,
+    /// Times of creation: active series are counted, a sum would have no meaning.
+    Created,
+}
+
+impl SlotKind {
+    /// Returns the kind of the values of `metric`, whose type is `known`. Names without a type and without
+    /// the suffix of a counter are gauges.
+    pub(crate) fn of(metric: &str, known: Option<MetricKind>) -> SlotKind {
+        if metric.ends_with("_created") {
+            return SlotKind::Created;
+        }
+        let by_name = || match COUNTER_SUFFIXES.iter().any(|suffix| metric.ends_with(suffix)) {
+            true => SlotKind::Counter,
+            false => SlotKind::Gauge,
+        };
+        match known {
+            Some(MetricKind::Counter) => SlotKind::Counter,
+            // Series of a histogram or summary have the suffixes, and quantiles have none.
+            Some(MetricKind::Histogram | MetricKind::Summary | MetricKind::Unknown) | None => by_name(),
+            Some(_) => SlotKind::Gauge,
+        }
+    }
+
+    /// Number of the kind in files.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            SlotKind::Counter => 0,
+            SlotKind::Gauge => 1,
+            SlotKind::Created => 2,
+        }
+    }
+
+    /// Returns the kind with this number.
+    pub(super) fn from_number(number: u8) -> Option<SlotKind> {
+        [SlotKind::Counter, SlotKind::Gauge, SlotKind::Created]
+            .into_iter()
+            .find(|kind| kind.number() == number)
+    }
+}
+
+/// Slot with its sum.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(super) metric: Box<str>,
+    pub(super) le: Option<Box<str>>,
+    pub(super) kind: SlotKind,
+    /// Time of the newest sample of the overflow series.
+    pub(super) time: i64,
+    pub(super) total: f64,
+    pub(super) active: ActiveSums,
+    pub(super) series_count: u32,
+    /// Last frame with samples of the slot, and the number of the slot in it.
+    pub(super) last_frame: u64,
+    pub(super) number_in_frame: u32,
+    /// Last group with samples of the slot.
+    pub(super) last_group: u64,
+}
+
+impl Slot {
+    pub(super) fn new(metric: &str, le: Option<&str>, kind: SlotKind) -> Slot {
+        Slot {
+            metric: metric.into(),
+            le: le.map(Box::from),
+            kind,
+            time: i64::MIN,
+            total: 0.0,
+            active: ActiveSums::default(),
+            series_count: 0,
+            last_frame: 0,
+            number_in_frame: 0,
+            last_group: 0,
+        }
+    }
+
+    /// Name of the metric.
+    pub(crate) fn metric(&self) -> &str {
+        &self.metric
+    }
+
+    /// Bound of a bucket of a classic histogram.
+    pub(crate) fn le(&self) -> Option<&str> {
+        self.le.as_deref()
+    }
+
+    /// Time of the newest sample of the overflow series.
+    pub(crate) fn time(&self) -> i64 {
+        self.time
+    }
+
+    /// Sum of increases.
+    pub(crate) fn total(&self) -> f64 {
+        self.total
+    }
+
+    /// Returns the slot as files have it.
+    pub(crate) fn as_stored(&self) -> OverflowSlot<'_> {
+        OverflowSlot { metric: &self.metric, le: self.le.as_deref(), kind: self.kind.number() }
+    }
+
+    /// Returns the value of the overflow series at the time of the slot: `None` if it has none.
+    pub(crate) fn sum(&self) -> Option<f64> {
+        match self.kind {
+            SlotKind::Counter => Some(self.total),
+            SlotKind::Gauge => Some(self.active.at(self.time).0),
+            SlotKind::Created => None,
+        }
+    }
+
+    /// Returns the number of active series at the time of the slot, which counters do not have.
+    pub(crate) fn active_count(&self) -> Option<u64> {
+        (self.kind != SlotKind::Counter).then(|| self.active.at(self.time).1)
+    }
+
+    /// Number of folded series.
+    pub(crate) fn series_count(&self) -> u64 {
+        u64::from(self.series_count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_decides_before_the_name() {
+        let check = |name: &str, known: Option<MetricKind>, want: SlotKind| {
+            assert_eq!(SlotKind::of(name, known), want, "{name} {known:?}");
+        };
+        check("a_total", None, SlotKind::Counter);
+        check("a_total", Some(MetricKind::Gauge), SlotKind::Gauge);
+        check("a", Some(MetricKind::Counter), SlotKind::Counter);
+        check("a", None, SlotKind::Gauge);
+        check("a_bucket", Some(MetricKind::Histogram), SlotKind::Counter);
+        check("a", Some(MetricKind::Summary), SlotKind::Gauge);
+        check("a_created", Some(MetricKind::Counter), SlotKind::Created);
+    }
+}

@@ -1,0 +1,154 @@
+//! Overflow table of a tenant with its lock, and memory for the samples of one batch.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use chronolith_base::sync::{Mutex, MutexGuard};
+use chronolith_format::head::wal::{KIND_OVERFLOW, OverflowChanges, OverflowSample, STRIPE_NONE};
+use chronolith_wal::Wal;
+
+use super::table::OverflowTable;
+
+/// Overflow table of a tenant.
+///
+/// The lock is taken before the lock of the index.
+pub(crate) struct TenantOverflow {
+    state: Mutex<OverflowState>,
+    /// Set once the table had a series.
+    is_used: AtomicBool,
+    /// Samples folded since startup.
+    sample_count: AtomicU64,
+}
+
+impl Default for TenantOverflow {
+    fn default() -> Self {
+        TenantOverflow {
+            state: Mutex::new(OverflowState::default()),
+            is_used: AtomicBool::new(false),
+            sample_count: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Table, and changes that are not queued for the WAL yet.
+#[derive(Default)]
+pub(crate) struct OverflowState {
+    table: OverflowTable,
+    changes: OverflowChanges,
+    payload: Vec<u8>,
+    /// Number of the frame that is being filled; 0 before the first change.
+    frame: u64,
+    /// Slots of the group of samples that is being folded.
+    touched: Vec<usize>,
+    group: u64,
+}
+
+impl TenantOverflow {
+    /// Returns true if the table may have series or totals. Cost: an atomic read.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
+    /// Records that the table is about to get a series; the caller holds the lock.
+    pub(crate) fn note_used(&self) {
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    /// Counts folded samples.
+    pub(crate) fn add_samples(&self, count: u64) {
+        self.sample_count.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Returns the number of samples folded since startup.
+    pub(crate) fn sample_count(&self) -> u64 {
+        self.sample_count.load(Ordering::Relaxed)
+    }
+
+    /// Locks the table.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, OverflowState> {
+        self.state.lock()
+    }
+
+    /// Returns true if the table has neither a series nor a total.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.is_used() || self.lock().table.is_empty()
+    }
+
+    /// Returns the bytes of heap memory, and the number of folded series.
+    pub(crate) fn memory(&self) -> (u64, u64) {
+        if !self.is_used() {
+            return (0, 0);
+        }
+        let state = self.lock();
+        let bytes = state.table.heap_bytes() + state.changes.heap_bytes() + state.payload.capacity();
+        (bytes as u64, state.table.series_count() as u64)
+    }
+}
+
+impl OverflowState {
+    /// Returns the table.
+    pub(crate) fn table(&self) -> &OverflowTable {
+        &self.table
+    }
+
+    /// Returns the table for changes that the caller queues.
+    pub(crate) fn table_mut(&mut self) -> &mut OverflowTable {
+        &mut self.table
+    }
+
+    /// Queues the changes for the WAL.
+    pub(crate) fn queue_changes(&mut self, wal: &Wal, tenant: &str) {
+        if !self.changes.is_empty() {
+            self.changes.encode(tenant, &mut self.payload);
+            wal.append(KIND_OVERFLOW, STRIPE_NONE, &self.payload);
+        }
+        self.changes.clear();
+        self.frame += 1;
+    }
+
+    /// Returns the number of samples that are not queued yet.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.changes.samples.len()
+    }
+
+    /// Removes series that became series of the head, and queues the removal.
+    pub(crate) fn remove(&mut self, wal: &Wal, tenant: &str, keys: &[u128]) {
+        self.changes.removed = self.table.remove(keys);
+        self.queue_changes(wal, tenant);
+    }
+
+    /// Starts a group of samples whose sums are written together.
+    pub(crate) fn begin_group(&mut self) {
+        self.touched.clear();
+        self.group += 1;
+    }
+
+    /// Returns the slots that samples of the group have changed.
+    pub(crate) fn touched(&self) -> &[usize] {
+        &self.touched
+    }
+
+    /// Adds a sample that has changed its entry to the changes and to the group.
+    pub(crate) fn note_changed(&mut self, entry: usize, time: i64, value: f64) {
+        let slot_idx = self.table.slot_of(entry);
+        let key = self.table.key_of(entry);
+        let Some(slot) = self.table.slot_mut(slot_idx) else { return };
+        // Frames and groups count from 1, since a new slot has 0.
+        if slot.last_frame != self.frame + 1 {
+            slot.last_frame = self.frame + 1;
+            slot.number_in_frame = self.changes.push_slot(&slot.as_stored());
+        }
+        if slot.last_group != self.group {
+            slot.last_group = self.group;
+            self.touched.push(slot_idx);
+        }
+        let slot = slot.number_in_frame;
+        self.changes.samples.push(OverflowSample { slot, key, time, value });
+    }
+
+    /// Removes series without a sample since `before`, and queues the removal.
+    pub(crate) fn remove_idle(&mut self, wal: &Wal, tenant: &str, before: i64) {
+        self.table.remove_idle(before);
+        self.changes.removed_before = Some(before);
+        self.queue_changes(wal, tenant);
+    }
+}
