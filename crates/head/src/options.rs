@@ -150,7 +150,7 @@ pub enum WriteError {
     },
     /// The tenant exceeds its ingestion rate.
     #[error(
-        "tenant is above its ingestion rate limit (ingestion_rate) of {rate} samples/s with a burst (ingestion_burst) of {burst}"
+        "tenant is above its ingestion rate limit (ingestion-rate) of {rate} samples/s with a burst (ingestion-burst) of {burst}"
     )]
     RateLimited {
         /// Limit in samples per second.
@@ -162,7 +162,7 @@ pub enum WriteError {
     },
     /// The request has more samples than the burst limit of the tenant. No retry helps.
     #[error(
-        "request of {sample_count} samples is above the tenant's ingestion burst limit (ingestion_burst) of {burst}"
+        "request of {sample_count} samples is above the tenant's ingestion burst limit (ingestion-burst) of {burst}"
     )]
     BurstExceeded {
         /// Samples of the request.

@@ -481,14 +481,14 @@ pub struct FullTagValue {
     pub value_count: u64,
 }
 
-/// A limit of series that a new series would exceed: of its metric, or of one of its labels.
+/// A limit of series that a new series would exceed: of its tenant, its metric, or one of its labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FullIndexLimit {
-    /// [`Reject::MetricSeriesLimit`] or [`Reject::LabelValueLimit`].
+    /// [`Reject::SeriesLimit`], [`Reject::MetricSeriesLimit`] or [`Reject::LabelValueLimit`].
     pub kind: Reject,
-    /// The metric or the label.
+    /// The metric or the label; empty for a tenant.
     pub name: String,
-    /// Series of the metric, or values of the label.
+    /// Series of the tenant or metric, or values of the label.
     pub used: u64,
     /// The limit.
     pub limit: u64,
@@ -600,6 +600,9 @@ impl WriteOutcome {
     pub fn message(&self, kind: Reject) -> Cow<'static, str> {
         match self.full_limits.iter().find(|full| full.kind == kind) {
             None => Cow::Borrowed(kind.message()),
+            Some(FullIndexLimit { kind: Reject::SeriesLimit, used, limit, .. }) => {
+                Cow::Owned(format!("the tenant has {used} series, and series-limit allows {limit}"))
+            }
             Some(FullIndexLimit { kind: Reject::MetricSeriesLimit, name, used, limit }) => Cow::Owned(
                 format!("metric {name:?} has {used} series, and series-per-metric-limit allows {limit}"),
             ),

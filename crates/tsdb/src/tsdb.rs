@@ -24,7 +24,8 @@ use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError};
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    DuplicatePolicy, Queryable, StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome,
+    DuplicatePolicy, FullIndexLimit, Queryable, Reject, StoreId, TenantId, TenantLimits, WriteBatch,
+    WriteOutcome,
 };
 
 use crate::admin::snapshot::remove_incomplete;
@@ -240,6 +241,7 @@ impl Tsdb {
         let _permit = self.admit(store)?;
         let limits = self.storage.limits_of(store);
         let (mut outcome, position) = self.append_to_head(store, &limits, batch)?;
+        self.note_full_store(store, &limits, &mut outcome);
         // After the samples are visible and before they are acknowledged, as result caches require.
         self.storage.changes().note_batch(store, batch, writer);
         if let Some(written) = outcome.overflow.written {
@@ -293,6 +295,20 @@ impl Tsdb {
         self.storage.head().append(store, limits, clock.now_ms(), batch).inspect_err(|_| {
             self.ingestion_rates.give_back(store, limits, size);
         })
+    }
+
+    /// Adds the use of `series-limit` to an outcome with series that it rejects. Without it if the store has
+    /// fewer series: the index has no room, or series have left meanwhile.
+    fn note_full_store(&self, store: &StoreId, limits: &TenantLimits, outcome: &mut WriteOutcome) {
+        if outcome.rejected[Reject::SeriesLimit as usize] == 0 {
+            return;
+        }
+        let used = self.storage.head().statistics().series_count_of(store);
+        let limit = limits.series_max as u64;
+        if used >= limit {
+            let name = String::new();
+            outcome.note_full(FullIndexLimit { kind: Reject::SeriesLimit, name, used, limit });
+        }
     }
 
     /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next

@@ -200,7 +200,7 @@ async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
     };
     let answer = send(&server, V2, request(0, 21)).await;
     assert_eq!(answer.status.as_u16(), 400, "more than ever fits: {}", answer.text);
-    assert!(answer.text.contains("ingestion_burst") && !answer.headers.contains_key(header::RETRY_AFTER));
+    assert!(answer.text.contains("ingestion-burst") && !answer.headers.contains_key(header::RETRY_AFTER));
     assert_eq!(send(&server, V2, request(0, 20)).await.status.as_u16(), 204);
     let answer = send(&server, V2, request(20, 15)).await;
     assert_eq!(answer.status.as_u16(), 429, "{}", answer.text);
