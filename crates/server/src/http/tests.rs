@@ -7,6 +7,7 @@ mod admin;
 pub(crate) mod audit;
 mod durations;
 mod health;
+mod limits;
 mod metrics;
 mod observe;
 pub(crate) mod partial;
