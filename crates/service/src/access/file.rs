@@ -102,7 +102,9 @@ impl OneOrMany {
 /// # Errors
 /// Line, column, and the expected form.
 pub fn parse(text: &str, multitenancy: bool) -> Result<Directory, String> {
-    let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    // A snippet would show hashes of the lines around the fault.
+    let options = serde_saphyr::options! { with_snippet: false };
+    let file: File = serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
     let mut directory = Directory::default();
     for entry in file.principals {
         let place = entry.defined;

@@ -58,6 +58,7 @@ fn a_wrong_entry_is_refused_by_name_and_line() {
     check(&format!("{token}  scopes: [read]\n  tenants: a\n  labels: {{__name__: x}}\n"), "`labels`");
     check(&format!("{token}  scopes: [read]\n  tenants: a\n  user: u\n"), "`user` without");
     check(&format!("{token}  scopes: [read]\n  tenants: a\n  role: x\n"), "role");
+    check(&format!("{token}  role: x\n"), "role");
     let user = "  user: u\n  password_bcrypt: secret\n  scopes: [read]\n  tenants: a\n";
     check(user, "`password_bcrypt`: expected a bcrypt hash");
     let certificate = "  certificate: {sans: [agent]}\n  scopes: [read]\n  tenants: a\n";
