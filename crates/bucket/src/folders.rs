@@ -4,9 +4,9 @@
 //! Not here: keys of a folder (`folder`), blocks that were replaced (`maintenance`).
 
 use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::NumberedSnapshot as _;
 use chronolith_format::bucket::catalogue::FOLDER as CATALOGUE_FOLDER;
 use chronolith_format::bucket::databases::DatabasesSnapshot;
-use chronolith_format::bucket::NumberedSnapshot as _;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{BucketDatabases, BucketStoreId};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -64,7 +64,8 @@ pub async fn remove_tenant(store: &Store, request: &RequestContext) -> Result<us
         let detail = "only folders of tenants in Mimir's layout are removed as a whole".to_owned();
         return Err(BucketError::Refused { what: format!("removal of {folder}"), detail });
     }
-    let graphite = store.layout().folder_key(&Folder::of_store(request.folder.tenant(), BucketStoreId::GRAPHITE));
+    let graphite =
+        store.layout().folder_key(&Folder::of_store(request.folder.tenant(), BucketStoreId::GRAPHITE));
     let kept = [
         format!("{folder}/{CATALOGUE_FOLDER}"),
         format!("{folder}/{}", DatabasesSnapshot::FOLDER),

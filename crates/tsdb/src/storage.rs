@@ -65,7 +65,18 @@ impl Storage {
         let head = Arc::new(head);
         let changes = Changes::default();
         let rollup_rules = RwLock::default();
-        Storage { env, options, head, blocks, side, uploads, limits, changes, rollup_rules, bucket_rounds: RwLock::new(()) }
+        Storage {
+            env,
+            options,
+            head,
+            blocks,
+            side,
+            uploads,
+            limits,
+            changes,
+            rollup_rules,
+            bucket_rounds: RwLock::new(()),
+        }
     }
 
     /// Rules of roll-ups of Graphite stores.

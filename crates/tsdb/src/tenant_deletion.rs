@@ -243,7 +243,10 @@ impl TenantDeletions {
 }
 
 /// Returns the tenant of a store, which `owner_of` looks up for stores of databases.
-pub(crate) fn tenant_of(store: &StoreId, owner_of: impl FnOnce(&StoreId) -> Option<TenantId>) -> Option<TenantId> {
+pub(crate) fn tenant_of(
+    store: &StoreId,
+    owner_of: impl FnOnce(&StoreId) -> Option<TenantId>,
+) -> Option<TenantId> {
     store.tenant().cloned().or_else(|| owner_of(store))
 }
 

@@ -311,7 +311,7 @@ fn a_damaged_copy_of_the_checkpoint_loses_nothing() {
         assert_eq!(copies.len(), 2, "older files are removed");
         for &at in damaged {
             let file = test_env.disk.open(&dir.join(copies[at])).expect("open");
-            file.write_at(&[0xff], 60).expect("written");
+            file.write_at(&[0xff], 30).expect("written");
         }
         let (head, report) = test_env.open();
         assert_eq!(report.notes.is_empty(), damaged.len() == 1, "{:?}", report.notes);

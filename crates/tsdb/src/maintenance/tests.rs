@@ -7,7 +7,6 @@ use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
 use chronolith_model::{Labels, StoreId, TenantId, TenantLimits, WriteBatch};
 
 use super::*;
-use crate::tenant_deletion::TenantDeletions;
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
@@ -17,6 +16,7 @@ use crate::graphite::GraphiteLog;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
 use crate::storage::SideStores;
+use crate::tenant_deletion::TenantDeletions;
 use crate::window::WINDOW_MS;
 
 /// 2026-11-20 00:00 UTC.

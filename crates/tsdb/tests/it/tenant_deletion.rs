@@ -177,7 +177,10 @@ fn writes_are_refused_while_a_tenant_is_deleted() {
     tsdb.tenant_deletions().begin(&id("a")).expect("marked");
     let text = "tenant \"a\" is being deleted, writes to it are refused until that is done, retry later";
     let refused = write(&tsdb, &store_of("a"), "m", &samples(0)).expect_err("refused");
-    assert_eq!((refused.to_string().as_str(), refused.clone()), (text, WriteError::TenantDeleted { tenant: "a".to_owned() }));
+    assert_eq!(
+        (refused.to_string().as_str(), refused.clone()),
+        (text, WriteError::TenantDeleted { tenant: "a".to_owned() })
+    );
     let mut batch = WriteBatch::from_labels();
     batch.push_labels(&Labels::from_pairs([("__name__", "p"), ("__field__", "value")]), &[(START_MS, 1.0)]);
     assert!(tsdb.append(&store, &batch).is_err(), "points of a database");
@@ -264,7 +267,9 @@ fn the_folder_of_a_tenant_in_the_bucket_is_removed_and_no_other_one() {
     assert_eq!(NAMES.map(objects)[1..], before[1..]);
     // Empty lists stay, so that other processes notice.
     let left = files_with(&world.machine, "/bucket/a", "/");
-    let is_list = |path: &String| ["/bucket/a/catalog/", "/bucket/a/databases/"].iter().any(|list| path.starts_with(list));
+    let is_list = |path: &String| {
+        ["/bucket/a/catalog/", "/bucket/a/databases/"].iter().any(|list| path.starts_with(list))
+    };
     assert!(left.iter().all(is_list), "{left:?}");
     assert_eq!(series_count(&world, &reader, "a"), 0, "a reader that knew the blocks");
     assert_eq!(series_count(&world, &reader, "b"), 1);

@@ -58,8 +58,20 @@ pub(super) const ROUTES: &[Route] = &[
         .body(RequestBody::Form)
         .details("`paused=true` or `false`"),
     Route::new(&["/api/v1/admin/tenants/{id}"], "deletes a tenant; state of its deletion")
-        .on(Methods::Get, Scope::ReadStatus, Shows::AllSeries, Effect::Reads, handler!(tenant_deletion::state))
-        .on(Methods::Delete, Scope::Admin, Shows::AllSeries, Effect::Changes, handler!(tenant_deletion::delete))
+        .on(
+            Methods::Get,
+            Scope::ReadStatus,
+            Shows::AllSeries,
+            Effect::Reads,
+            handler!(tenant_deletion::state),
+        )
+        .on(
+            Methods::Delete,
+            Scope::Admin,
+            Shows::AllSeries,
+            Effect::Changes,
+            handler!(tenant_deletion::delete),
+        )
         .details(
             "DELETE removes all data of the tenant in the background and answers 202; GET shows its state: \
                   `none`, `deleting`, `deleted`",

@@ -16,10 +16,10 @@ use super::*;
 /// Made from the declared settings; a test of theirs compares them.
 const SETTINGS_PAGE: &str = include_str!("../../../../../docs/reference/settings.md");
 
-/// Settings of tenants without a row, each with the tests that cover it.
+/// Settings of tenants without a row, each with the tests that cover it, or a note that none does.
 const TESTED_ELSEWHERE: &[(&str, &str)] = &[
     ("duplicates", "tsdb policy: the_last_written_block_wins_where_the_tenant_wants_it"),
-    ("block-encoding", "tsdb policy"),
+    ("block-encoding", "tsdb thanos"),
     ("bucket.retention", "tsdb bucket_maintenance"),
     ("influx.max-series-per-database", "influx limits: series_beyond_the_limit_of_the_database_are_dropped"),
     ("influx.max-values-per-tag", "influx limits: values_of_a_tag_beyond_the_limit_are_dropped"),
@@ -34,10 +34,10 @@ const TESTED_ELSEWHERE: &[(&str, &str)] = &[
     ("query.max-fetched-chunks", "query_limits: a_query_above_a_limit_is_refused_and_counted"),
     ("graphite.max-series", "graphite meta: a_plan_is_refused_as_the_request"),
     ("graphite.max-points", "graphite meta: a_plan_is_refused_as_the_request"),
-    ("graphite.max-points-soft", "graphite meta"),
+    ("graphite.max-points-soft", "no test of its effect"),
     ("graphite.max-targets", "graphite meta: a_plan_is_refused_as_the_request"),
-    ("graphite.max-nodes", "graphite meta"),
-    ("graphite.max-tag-results", "graphite tags"),
+    ("graphite.max-nodes", "graphite meta: in the plan alone, no test of its effect"),
+    ("graphite.max-tag-results", "no test of its effect"),
     ("graphite.max-event-size", "tsdb graphite: what_exceeds_a_limit_is_refused_and_changes_nothing"),
     ("graphite.max-events", "tsdb graphite: lowered_limits_of_events_remove_the_earliest"),
     ("graphite.max-events-size", "tsdb graphite: the_earliest_events_leave_at_the_limit"),
@@ -45,7 +45,7 @@ const TESTED_ELSEWHERE: &[(&str, &str)] = &[
     ("graphite.max-meta-tags-size", "tsdb graphite: what_exceeds_a_limit_is_refused_and_changes_nothing"),
 ];
 
-/// Request of a row. Those of a server come in this order; each has series of its own.
+/// Request of a row, in the order in which a server gets them; each has series of its own.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Below,
@@ -224,7 +224,7 @@ fn one_series(step: Step) -> RequestEncoder {
     labelled(step, &[])
 }
 
-/// Bytes of [`one_series`], which are those of each step.
+/// Bytes of [`one_series`], which are the same for each step.
 fn bytes_of_a_request() -> u64 {
     one_series(Step::Below).body().len() as u64
 }

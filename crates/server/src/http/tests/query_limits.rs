@@ -89,24 +89,27 @@ async fn a_query_that_selects_more_than_a_limit_is_refused() {
     }
     let none = SelectionLimits::default();
     let sum = "/api/v1/query?query=sum(sum_over_time(local[5m]))";
-    for (at, above, text) in [
+    for (below, at, above, text) in [
         (
+            SelectionLimits { series_max: 3, ..none },
             SelectionLimits { series_max: 2, ..none },
             SelectionLimits { series_max: 1, ..none },
             "query selects 2 series or more, and query.max-selected-series allows 1",
         ),
         (
+            SelectionLimits { samples_max: 21, ..none },
             SelectionLimits { samples_max: 20, ..none },
             SelectionLimits { samples_max: 19, ..none },
             "query reads 20 samples or more, and query.max-selected-samples allows 19",
         ),
         (
+            SelectionLimits { range_ms: 301_000, ..none },
             SelectionLimits { range_ms: 300_000, ..none },
             SelectionLimits { range_ms: 299_000, ..none },
             "a selector of the query reads 300s, and query.max-range allows 299s",
         ),
     ] {
-        for (selection, is_refused) in [(at, false), (above, true), (at, false)] {
+        for (selection, is_refused) in [(below, false), (at, false), (above, true), (at, false)] {
             let limits = TenantLimits {
                 queries: QueryLimits { selection, ..QueryLimits::default() },
                 ..TenantLimits::default()

@@ -34,7 +34,8 @@ async fn a_tenant_is_deleted_in_the_background_and_can_be_used_again() {
     assert_eq!((&none["data"]["state"], &none["data"]["stored"]), (&"none".into(), &true.into()));
     let begun = send(&server, "DELETE", path, &[]).await;
     assert_eq!((begun.status, &begun.json()["data"]["state"]), (StatusCode::ACCEPTED, &"deleting".into()));
-    let refused = Request::post("/write?db=d").header("X-Scope-OrgID", "a").body(Body::from("m v=1")).unwrap();
+    let refused =
+        Request::post("/write?db=d").header("X-Scope-OrgID", "a").body(Body::from("m v=1")).unwrap();
     let refused = server.send(refused).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{}", refused.text);
     assert!(refused.text.contains("is being deleted"), "{}", refused.text);
@@ -64,7 +65,10 @@ async fn deletions_need_the_admin_api() {
 
 #[tokio::test]
 async fn a_principal_deletes_its_tenants_alone() {
-    let entries = [entry("ops", "  scopes: [admin]\n  tenants: [a]\n"), entry("reader", "  scopes: [read]\n  tenants: '*'\n")];
+    let entries = [
+        entry("ops", "  scopes: [admin]\n  tenants: [a]\n"),
+        entry("reader", "  scopes: [read]\n  tenants: '*'\n"),
+    ];
     let server = guarded(true, &entries);
     let ops = [("authorization", "Bearer ops")];
     let other = send(&server, "DELETE", "/api/v1/admin/tenants/b", &ops).await;
@@ -94,8 +98,10 @@ async fn mimirs_paths_delete_the_tenant_of_the_header() {
 /// use of its own limits.
 #[tokio::test]
 async fn the_list_of_tenants_has_those_of_the_principal() {
-    let entries =
-        [entry("one", "  scopes: [metrics]\n  tenants: [a]\n"), entry("all", "  scopes: [metrics]\n  tenants: '*'\n")];
+    let entries = [
+        entry("one", "  scopes: [metrics]\n  tenants: [a]\n"),
+        entry("all", "  scopes: [metrics]\n  tenants: '*'\n"),
+    ];
     let server = guarded(true, &entries);
     for tenant in ["a", "b"] {
         server.store_series(tenant, 0, &[&[("__name__", "m")]]);
