@@ -104,7 +104,8 @@ impl Class {
     /// Permits and weight of `tenant`. `limit` is the tenant's own limit, 0 = the part of its weight.
     pub fn share_of(&self, tenant: &TenantId, limit: usize) -> TenantShare {
         let weight = self.weights.of(tenant);
-        let permit_count = if limit == 0 { self.tenant_permits.of_weight(weight) as usize } else { limit };
+        let part = || self.tenant_permits.of_weight(weight).min(self.queue.permit_count() as u64) as usize;
+        let permit_count = if limit == 0 { part() } else { limit };
         TenantShare { permit_count, weight }
     }
 
@@ -114,8 +115,8 @@ impl Class {
         self.queue.try_acquire(tenant, self.share_of(tenant, limit))
     }
 
-    /// Waits for a permit of the tenant of `caller`, at most `timeout`. `limit` is the tenant's own limit, 0 =
-    /// the part of its weight.
+    /// Waits for a permit of the tenant of `caller`, at most `timeout`. `limit` is the tenant's own limit, 0
+    /// stands for the part of its weight.
     pub async fn acquire<'a>(
         &self,
         caller: impl Into<Caller<'a>>,
@@ -131,26 +132,22 @@ impl Admission {
     /// Classes with the permits and the memory that the options set.
     pub fn new(options: &ServiceOptions, clock: &Arc<dyn Clock>) -> Admission {
         let weights = Arc::new(Weights::new(&options.tsdb.limits));
-        // A tenant has from 1 to `most` permits, `share` of them at the default weight.
-        let class_up_to = |names: ClassNames,
-                           permits: usize,
-                           queue_factor: usize,
-                           share: usize,
-                           most: usize| {
-            let queue_len_max = permits * queue_factor;
-            let (share, most) = (share.max(1) as u64, most.max(1) as u64);
-            Class {
-                name: names.metric,
-                queue: FairQueue::new(names.requests, names.setting, permits, queue_len_max, clock.clone()),
-                tenant_permits: match options.multitenancy {
-                    true => TenantPart::new(share, 1, most),
-                    false => TenantPart::fixed(permits.max(1) as u64),
-                },
-                weights: weights.clone(),
-            }
+        // `share` permits at the default weight, never more than `most`.
+        let part = |share: usize, most: usize| match options.multitenancy {
+            true => TenantPart::new(share.max(1) as u64, 1, most.max(1) as u64),
+            false => TenantPart::fixed(u64::MAX),
         };
-        let class = |names: ClassNames, permits: usize, queue_factor: usize, share: usize| {
-            class_up_to(names, permits, queue_factor, share, permits)
+        let class = |names: ClassNames, permits: usize, queue_factor: usize, share: usize| Class {
+            name: names.metric,
+            queue: FairQueue::new(
+                names.requests,
+                names.setting,
+                permits,
+                permits * queue_factor,
+                clock.clone(),
+            ),
+            tenant_permits: part(share, permits),
+            weights: weights.clone(),
         };
         let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
         let query = &options.query;
@@ -175,8 +172,11 @@ impl Admission {
             compressors: QueryThreads::bounded("compress", cores),
             write: class(WRITE, write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
             // Waiting writes hold a permit of `write`, which bounds their number.
-            // Whatever the weight of a tenant, one is left for others.
-            write_apply: class_up_to(WRITE_APPLY, apply, write.concurrency, cores, cores),
+            write_apply: Class {
+                // One is left for other tenants, whatever the weight.
+                tenant_permits: part(cores, cores),
+                ..class(WRITE_APPLY, apply, write.concurrency, cores)
+            },
             query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
             remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
             federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),

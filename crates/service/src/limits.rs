@@ -30,7 +30,8 @@ pub const SMALL_QUERY_SLICE_NS: u64 = 500_000;
 pub const SMALL_QUERY_MEMORY_COUNT: usize = 1024;
 /// Tenants whose memory budget is remembered while they have no requests.
 pub const TENANT_BUDGETS_IDLE_MAX: usize = 4096;
-/// With multi-tenancy a tenant of the default weight has this part of the permits and the memory of each class.
+/// With multi-tenancy a tenant of the default weight has this part of the permits and the memory of each
+/// class.
 pub const TENANT_SHARE_DIVISOR: usize = 4;
 /// Results of range queries that are kept, whatever their size.
 pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;

@@ -202,6 +202,11 @@ impl FairQueue {
         permit
     }
 
+    /// Number of permits.
+    pub fn permit_count(&self) -> usize {
+        self.permit_count
+    }
+
     /// Requests that run.
     pub fn running(&self) -> usize {
         self.state.lock().running_count

@@ -77,9 +77,9 @@ impl Weights {
 pub struct TenantPart {
     /// Part of a tenant of the default weight, within the bounds.
     default: u64,
-    /// Smallest part.
+    /// Least part, whatever the weight.
     min: u64,
-    /// Largest part.
+    /// Most that a weight can give.
     max: u64,
 }
 

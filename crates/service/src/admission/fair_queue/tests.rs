@@ -235,7 +235,7 @@ impl Backlog {
         self.waiting[sender].push(asking);
     }
 
-    /// Ends the running request at `idx`; the one that runs instead is replaced by another of its sender.
+    /// Ends the running request at `idx`; the next request runs, and another of its sender waits.
     fn step(&mut self, idx: usize) {
         drop(self.running.swap_remove(idx));
         let mut granted_to = None;
@@ -332,7 +332,7 @@ async fn principals_of_one_tenant_share_its_part_equally() {
     }
 }
 
-/// A principal with hundreds of requests fills the queue of its tenant, and not that of another principal.
+/// Covers a regression: a script filled the queue of its tenant, and requests of a user were refused.
 #[tokio::test]
 async fn a_full_queue_refuses_the_principal_with_the_longest_one() {
     let bench = Bench::new(1, 1, 3);
