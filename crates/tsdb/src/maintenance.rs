@@ -26,6 +26,7 @@ pub(crate) mod store_removal;
 mod tenant_cleanup;
 
 use chronolith_format::store_name;
+use chronolith_model::StoreId;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -136,8 +137,10 @@ impl Maintenance {
         // A series is idle after it had no sample for one whole generation and part of another.
         let idle_search_ms = (idle_after_ms > 0).then(|| idle_after_ms.div_euclid(2).max(1));
         let scrub = Arc::new(Scrub::default());
+        let databases = storage.databases().clone();
+        let owner_of = Box::new(move |store: &StoreId| databases.owner_of(store));
         let state = State {
-            scheduler: Scheduler::new(|kind| KindRules::of(kind, idle_search_ms)),
+            scheduler: Scheduler::new(|kind| KindRules::of(kind, idle_search_ms), owner_of),
             flush: FlushJobs::default(),
             idle_flush: IdleFlushJobs::default(),
             checkpoint: CheckpointJobs,

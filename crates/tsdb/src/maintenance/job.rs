@@ -23,6 +23,17 @@ pub(super) struct JobKey {
     pub(super) range: TimeRange,
 }
 
+/// Position in the queue of a kind: due time and order of insertion.
+pub(super) type Position = (i64, u64);
+
+/// Turn of a tenant: place of a due job in the order of its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub(super) round: u64,
+    /// Default store of the tenant; `None` for work of all tenants.
+    pub(super) tenant: Option<StoreId>,
+}
+
 /// One unit of background work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Job {
@@ -35,12 +46,14 @@ pub(super) struct Job {
     pub(super) retry_pause_ms: i64,
     /// Order of insertion among jobs that are due at the same time; set by the queue.
     pub(super) sequence: u64,
+    /// Turn of its tenant; `None` before the job is due. Set by the queue.
+    pub(super) turn: Option<Turn>,
 }
 
 impl Job {
     /// A job without cost that is due at once.
     pub(super) fn with_key(key: JobKey) -> Job {
-        Job { key, due_ms: i64::MIN, cost_bytes: 0, retry_pause_ms: 0, sequence: 0 }
+        Job { key, due_ms: i64::MIN, cost_bytes: 0, retry_pause_ms: 0, sequence: 0, turn: None }
     }
 
     /// A job of `kind` for all tenants.

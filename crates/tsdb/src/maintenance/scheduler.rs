@@ -1,18 +1,22 @@
 //! Priority queues of maintenance jobs, one per kind, with due times, retries and a budget per run.
 //!
 //! Invariants: the next job is chosen in O(kinds x log jobs), never by a pass over tenants; a key is queued
-//! at most once; jobs of an earlier kind run first, jobs of one kind by due time and then in order of
-//! insertion. A run starts no further job of a kind if its estimated cost would exceed the kind's budget, one
-//! job per run aside. A job that fails waits twice as long each time and holds up no other job, unless its
-//! kind backs off as a whole.
-//! Not here: clocks, locks and the work itself.
+//! at most once; jobs of an earlier kind run first, due jobs of one kind in turn over tenants
+//! (`tenant_turns`), jobs of one tenant by due time and then in order of insertion. A run starts no further
+//! job of a kind if its estimated cost would exceed the kind's budget, one job per run aside. A job that
+//! fails waits twice as long each time and holds up no other job, unless its kind backs off as a whole.
+//! Not here: clocks, locks, owners of stores and the work itself.
+
+mod tenant_turns;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::StoreId;
+use chronolith_model::{StoreId, TenantId};
 
-use super::job::{Found, Job, JobKey, Outcome};
+use self::tenant_turns::TenantTurns;
+use super::job::{Found, Job, JobKey, Outcome, Position};
 use super::job_kind::JobKind;
 
 /// Pause before the first retry; each further one doubles it.
@@ -106,14 +110,14 @@ pub(super) enum Task {
     Run(JobKind, Vec<Job>),
 }
 
-/// Position in the queue of a kind: due time and order of insertion.
-type Position = (i64, u64);
-
 /// Jobs of one kind.
 struct KindQueue {
     rules: KindRules,
     jobs: BTreeMap<Position, Job>,
     positions: HashMap<JobKey, Position>,
+    /// Order of the jobs that are due at `due_until_ms`.
+    turns: TenantTurns,
+    due_until_ms: i64,
     cost_bytes: u64,
     /// `None` before the first run.
     search_at_ms: Option<i64>,
@@ -147,6 +151,8 @@ impl KindQueue {
             rules,
             jobs: BTreeMap::new(),
             positions: HashMap::default(),
+            turns: TenantTurns::default(),
+            due_until_ms: i64::MIN,
             cost_bytes: 0,
             search_at_ms: None,
             back_off_until_ms: i64::MIN,
@@ -168,6 +174,8 @@ impl KindQueue {
     fn shift(&mut self, by_ms: i64) {
         self.search_at_ms = self.search_at_ms.map(|at_ms| at_ms.saturating_add(by_ms));
         self.back_off_until_ms = self.back_off_until_ms.saturating_add(by_ms);
+        self.due_until_ms = self.due_until_ms.saturating_add(by_ms);
+        self.turns.shift(by_ms);
         for (position, mut job) in std::mem::take(&mut self.jobs) {
             job.due_ms = job.due_ms.saturating_add(by_ms);
             let shifted = (job.due_ms, position.1);
@@ -187,9 +195,17 @@ impl KindQueue {
         true
     }
 
-    fn insert(&mut self, mut job: Job, sequence: u64) {
+    /// Adds a job; one with a turn keeps it.
+    fn insert(&mut self, mut job: Job, sequence: u64, owners: &Owners) {
         job.sequence = sequence;
         let position = (job.due_ms, sequence);
+        match &job.turn {
+            Some(turn) => self.turns.add_again(turn, position),
+            None if job.due_ms <= self.due_until_ms => {
+                job.turn = Some(self.turns.add(owners.group_of(&job.key), position));
+            }
+            None => {}
+        }
         self.cost_bytes = self.cost_bytes.saturating_add(job.cost_bytes);
         self.positions.insert(job.key.clone(), position);
         self.jobs.insert(position, job);
@@ -200,32 +216,61 @@ impl KindQueue {
         let job = self.jobs.remove(&position);
         assert!(job.as_ref().is_some_and(|job| job.key == *key), "the position of a key is that of its job");
         let job = job?;
+        if let Some(turn) = &job.turn {
+            self.turns.remove(turn, position);
+        }
         self.cost_bytes = self.cost_bytes.saturating_sub(job.cost_bytes);
         Some((position, job))
     }
 
-    /// Takes due jobs of distinct tenants within the limits of a batch and a run.
-    fn take_batch(&mut self, now_ms: i64) -> Vec<Job> {
+    /// Gives turns to the jobs that have become due, or takes them from jobs that are not due at an earlier
+    /// time than the last one. Cost: O(log jobs) for each of these jobs.
+    fn update_due(&mut self, now_ms: i64, owners: &Owners) {
+        let between = |from_ms: i64, until_ms: i64| {
+            (Bound::Excluded((from_ms, u64::MAX)), Bound::Included((until_ms, u64::MAX)))
+        };
+        if now_ms > self.due_until_ms {
+            for (position, job) in self.jobs.range_mut(between(self.due_until_ms, now_ms)) {
+                job.turn = Some(self.turns.add(owners.group_of(&job.key), *position));
+            }
+        } else if now_ms < self.due_until_ms {
+            for (position, job) in self.jobs.range_mut(between(now_ms, self.due_until_ms)) {
+                if let Some(turn) = job.turn.take() {
+                    self.turns.remove(&turn, *position);
+                }
+            }
+        }
+        self.due_until_ms = now_ms;
+    }
+
+    /// Takes due jobs of distinct stores within the limits of a batch and a run.
+    fn take_batch(&mut self, now_ms: i64, owners: &Owners) -> Vec<Job> {
+        self.update_due(now_ms, owners);
         let run = &self.run;
         if run.is_over || run.busy_ns > self.rules.run_ns_max || now_ms < self.back_off_until_ms {
             return Vec::new();
         }
         let (mut keys, mut bytes) = (Vec::new(), 0u64);
         let mut tenants: BTreeSet<&Option<StoreId>> = BTreeSet::new();
-        for ((due_ms, _), job) in self.jobs.iter().take(BATCH_SCAN_MAX) {
+        for position in self.turns.positions().take(BATCH_SCAN_MAX) {
+            let job = &self.jobs[&position];
             let is_within = self.rules.batch.allows(keys.len(), bytes, job.cost_bytes)
                 && self.rules.run.allows(
                     run.jobs + keys.len(),
                     run.bytes.saturating_add(bytes),
                     job.cost_bytes,
                 );
-            if *due_ms > now_ms || !is_within {
+            if !is_within {
                 break;
             }
             if tenants.insert(&job.key.tenant) {
                 keys.push(job.key.clone());
                 bytes = bytes.saturating_add(job.cost_bytes);
             }
+        }
+        let first = keys.first().and_then(|key| self.jobs[&self.positions[key]].turn.as_ref());
+        if let Some(turn) = first {
+            self.turns.advance(turn);
         }
         let batch: Vec<Job> = keys.iter().filter_map(|key| self.remove(key)).map(|(_, job)| job).collect();
         self.run.jobs += batch.len();
@@ -234,18 +279,34 @@ impl KindQueue {
     }
 }
 
+/// Tenant of a numbered store; `None` if the store was dropped.
+pub(super) type OwnerOf = Box<dyn Fn(&StoreId) -> Option<TenantId> + Send>;
+
+/// Tenants of stores.
+struct Owners(OwnerOf);
+
+impl Owners {
+    /// Returns the default store of the tenant of a job; a store without a tenant is one of its own.
+    fn group_of(&self, key: &JobKey) -> Option<StoreId> {
+        let store = key.tenant.as_ref()?;
+        let owner = if store.is_default() { None } else { (self.0)(store) };
+        Some(owner.map_or_else(|| store.clone(), StoreId::from))
+    }
+}
+
 /// Queues of all kinds.
 pub(super) struct Scheduler {
     kinds: [KindQueue; JobKind::COUNT],
+    owners: Owners,
     next_sequence: u64,
     /// Wall time of the last run.
     last_run_ms: i64,
 }
 
 impl Scheduler {
-    pub(super) fn new(rules: impl Fn(JobKind) -> KindRules) -> Scheduler {
+    pub(super) fn new(rules: impl Fn(JobKind) -> KindRules, owner_of: OwnerOf) -> Scheduler {
         let kinds = JobKind::ALL.map(|kind| KindQueue::new(rules(kind)));
-        Scheduler { kinds, next_sequence: 1, last_run_ms: i64::MIN }
+        Scheduler { kinds, owners: Owners(owner_of), next_sequence: 1, last_run_ms: i64::MIN }
     }
 
     /// Starts a run with fresh budgets. Cost: O(kinds), or O(jobs) if the wall clock was set back.
@@ -280,21 +341,22 @@ impl Scheduler {
 
     /// Takes the next due jobs of `kind` that may run together.
     pub(super) fn take_batch(&mut self, kind: JobKind, now_ms: i64) -> Vec<Job> {
-        self.queue(kind).take_batch(now_ms)
+        self.kinds[kind as usize].take_batch(now_ms, &self.owners)
     }
 
-    /// Adds a job; one with the same key keeps its due time and its pause.
+    /// Adds a job; one with the same key keeps its due time, its pause and its turn.
     pub(super) fn add(&mut self, mut job: Job) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let queue = self.queue(job.key.kind);
+        let queue = &mut self.kinds[job.key.kind as usize];
         match queue.remove(&job.key) {
             Some((position, queued)) => {
                 job.due_ms = queued.due_ms;
                 job.retry_pause_ms = queued.retry_pause_ms;
-                queue.insert(job, position.1);
+                job.turn = queued.turn;
+                queue.insert(job, position.1, &self.owners);
             }
-            None => queue.insert(job, sequence),
+            None => queue.insert(job, sequence, &self.owners),
         }
     }
 
@@ -323,7 +385,7 @@ impl Scheduler {
     pub(super) fn finish(&mut self, mut job: Job, outcome: &Outcome, now_ms: i64) -> Option<i64> {
         let next_sequence = self.next_sequence;
         self.next_sequence += 1;
-        let queue = self.queue(job.key.kind);
+        let queue = &mut self.kinds[job.key.kind as usize];
         let pause_max_ms = queue.rules.retry_pause_max_ms;
         let doubled = |pause_ms: i64| pause_ms.saturating_mul(2).clamp(RETRY_PAUSE_MIN_MS, pause_max_ms);
         match outcome {
@@ -335,7 +397,7 @@ impl Scheduler {
             Outcome::Interrupted => {
                 queue.run.is_over = true;
                 let sequence = job.sequence;
-                queue.insert(job, sequence);
+                queue.insert(job, sequence, &self.owners);
                 None
             }
             Outcome::Postponed | Outcome::Failed(_) if queue.rules.backs_off_as_kind => {
@@ -343,14 +405,16 @@ impl Scheduler {
                 queue.back_off_pause_ms = pause_ms;
                 queue.back_off_until_ms = now_ms.saturating_add(pause_ms);
                 job.due_ms = now_ms;
-                queue.insert(job, next_sequence);
+                job.turn = None;
+                queue.insert(job, next_sequence, &self.owners);
                 Some(pause_ms)
             }
             Outcome::Postponed | Outcome::Failed(_) => {
                 let pause_ms = doubled(job.retry_pause_ms);
                 job.retry_pause_ms = pause_ms;
                 job.due_ms = now_ms.saturating_add(pause_ms);
-                queue.insert(job, next_sequence);
+                job.turn = None;
+                queue.insert(job, next_sequence, &self.owners);
                 Some(pause_ms)
             }
         }

@@ -19,9 +19,15 @@ fn flush(tenant: &str, start: i64, due_ms: i64) -> Job {
     Job { key: JobKey { range, ..job.key.clone() }, ..job }
 }
 
+/// A scheduler for which the tenant `many` owns all databases.
+fn new_scheduler() -> Scheduler {
+    let owner_of = |_: &StoreId| Some(TenantId::new("many").expect("legal"));
+    Scheduler::new(|kind| KindRules::of(kind, Some(HOUR_MS)), Box::new(owner_of))
+}
+
 /// A scheduler in its first run, after the searches that a start makes.
 fn scheduler(jobs: impl IntoIterator<Item = Job>) -> Scheduler {
-    let mut scheduler = Scheduler::new(|kind| KindRules::of(kind, Some(HOUR_MS)));
+    let mut scheduler = new_scheduler();
     scheduler.start_run(0);
     while let Some(Task::Search(_)) = scheduler.next(0, |_| false) {}
     jobs.into_iter().for_each(|job| scheduler.add(job));
@@ -64,7 +70,7 @@ fn jobs_run_by_kind_then_by_due_time_then_in_order_of_insertion() {
 
 #[test]
 fn searches_run_once_per_interval_and_before_the_jobs_of_their_kind() {
-    let mut scheduler = Scheduler::new(|kind| KindRules::of(kind, Some(HOUR_MS)));
+    let mut scheduler = new_scheduler();
     scheduler.add(flush("f", 0, 0));
     let mut tasks = |now_ms| {
         scheduler.start_run(now_ms);
@@ -138,6 +144,61 @@ fn a_run_starts_no_job_beyond_the_budget_of_its_kind() {
     scheduler.start_run(6);
     scheduler.add_busy(JobKind::Compaction, 300_000_000);
     assert_eq!(scheduler.take_batch(JobKind::Compaction, 6), [], "the time of the run is over");
+}
+
+/// Covers a regression: compactions ran in order of the stores' names, so that a tenant waited for all
+/// databases of another one: 1000 of them took 16 runs at least.
+#[test]
+fn a_tenant_with_a_thousand_databases_delays_another_by_one_job() {
+    let database = |number| {
+        let store = StoreId::Database { number };
+        Job::of_tenant(JobKind::Compaction, store, 0, 1)
+    };
+    let mut scheduler = scheduler((0..1000).map(database));
+    scheduler.start_run(1);
+    assert_eq!(scheduler.take_batch(JobKind::Compaction, 1).len(), 1);
+    for tenant in ["small", "other"] {
+        scheduler.add(job(JobKind::Compaction, tenant, 1, 1));
+    }
+    let next = (0..4).flat_map(|_| scheduler.take_batch(JobKind::Compaction, 1)).collect::<Vec<Job>>();
+    let of_many = |job: &Job| job.key.tenant.as_ref().is_some_and(|store| !store.is_default());
+    let mut found: Vec<bool> = next.iter().map(of_many).collect();
+    assert_eq!(found.iter().filter(|of_many| !**of_many).count(), 2, "both tenants in the next four jobs");
+    found.sort_unstable();
+    assert_eq!(found, [false, false, true, true]);
+}
+
+/// Covers a regression: a batch was chosen among the first 256 jobs by due time, all of one tenant that had
+/// sent old samples, and had one job.
+#[test]
+fn hundreds_of_windows_of_one_tenant_do_not_delay_the_flush_of_another() {
+    let mut scheduler = scheduler((0..600).map(|start| flush("backfill", start, start)));
+    scheduler.add(flush("small", 0, 700));
+    let batches = run(&mut scheduler, 1000, |_| false);
+    assert_eq!(names(&batches[0]), ["backfill", "small"]);
+    assert_eq!(batches.len(), 600);
+    let starts = batches.concat().into_iter().filter(|job| names(std::slice::from_ref(job)) == ["backfill"]);
+    assert!(starts.map(|job| job.key.range.start).is_sorted(), "windows of a tenant in order");
+}
+
+#[test]
+fn a_tenant_whose_jobs_return_does_not_starve_the_databases_of_another() {
+    let store = |number| StoreId::Database { number };
+    let mut scheduler = scheduler((0..20).map(|number| Job::of_tenant(JobKind::Rollup, store(number), 0, 1)));
+    scheduler.add(job(JobKind::Rollup, "busy", 0, 1));
+    let mut of_many = 0;
+    for turn in 1..=40 {
+        scheduler.start_run(turn);
+        for done in scheduler.take_batch(JobKind::Rollup, turn) {
+            let is_busy = names(std::slice::from_ref(&done)) == ["busy"];
+            scheduler.finish(done, &Outcome::Done, turn);
+            of_many += i64::from(!is_busy);
+            if is_busy {
+                scheduler.add(job(JobKind::Rollup, "busy", turn, 1));
+            }
+        }
+        assert!((turn - 2 * of_many).abs() <= 2, "{of_many} of {turn}");
+    }
 }
 
 #[test]
@@ -226,6 +287,18 @@ fn a_clock_that_is_set_back_moves_due_times_with_it() {
     scheduler.add(flush("f", 0, 1000 * HOUR_MS + SECOND_MS));
     assert_eq!(run(&mut scheduler, HOUR_MS, |_| false).len(), 0, "the pause goes on");
     assert_eq!(names(&run(&mut scheduler, HOUR_MS + SECOND_MS, |_| false).concat()), ["f"]);
+}
+
+/// A flush of all windows takes jobs as of the end of time; jobs that come after it are due later.
+#[test]
+fn a_flush_of_all_windows_leaves_due_times_of_later_jobs() {
+    let mut scheduler = scheduler([flush("closed", 0, HOUR_MS)]);
+    assert_eq!(names(&scheduler.take_batch(JobKind::Flush, i64::MAX)), ["closed"]);
+    for (tenant, due_ms) in [("later", 100 * SECOND_MS), ("due", SECOND_MS)] {
+        scheduler.add(flush(tenant, 0, due_ms));
+    }
+    assert_eq!(names(&run(&mut scheduler, 10 * SECOND_MS, |_| false).concat()), ["due"]);
+    assert_eq!(names(&run(&mut scheduler, 100 * SECOND_MS, |_| false).concat()), ["later"]);
 }
 
 /// Choosing the next compaction copied the list of tenants: 10,000 tenants with one step each cost 10^8
