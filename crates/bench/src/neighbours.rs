@@ -9,16 +9,21 @@
 //! the server, as if they had one.
 
 mod continuous;
+mod small_tenant;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use chronolith_base::{Clock, SystemClock, thread};
+use chronolith_base::{Clock, SystemClock};
 
+use self::small_tenant::{
+    ClientPriority, HISTORY_STEPS, LOAD_SERIES, LOUD, Latencies, Phase, SMALL, SMALL_PAUSE, WARM_UP,
+    dashboard, is_refusal, panels,
+};
 use crate::driver::{Benchmark, Run};
-use crate::http::{QueryConnection, WriteConnection, query_path, range_path};
+use crate::http::{QueryConnection, WriteConnection, range_path};
 use crate::latency::{at, largest};
 use crate::proc::RunQueue;
 use crate::report::{Figure, Table};
@@ -30,19 +35,9 @@ const SLOWDOWN_MS: f64 = 10.0;
 const NEW_SERIES_SLOWDOWN_MAX: f64 = 1.5;
 /// Connections of the tenant that sends new series.
 const NEW_SERIES_WRITERS: usize = 4;
-/// Between two requests of the small tenant.
-const SMALL_PAUSE: Duration = Duration::from_millis(20);
 const SMALL_SERIES: usize = 500;
-/// History of all series that queries read.
-const HISTORY_STEPS: usize = 240;
-/// Series of one request while history is sent.
-const LOAD_SERIES: usize = 2000;
-/// Time for the greedy tenants to get going.
-const WARM_UP: Duration = Duration::from_secs(2);
-const SMALL: &str = "small";
 const READERS: &str = "readers";
 const WRITERS: &str = "writers";
-const LOUD: &str = "loud";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -90,23 +85,6 @@ enum Load {
     NewSeries,
     /// Continuous queries of one tenant, all of them due each second.
     ContinuousQueries,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum ClientPriority {
-    /// As the server's.
-    Usual,
-    /// Below the server's.
-    Low,
-}
-
-impl ClientPriority {
-    /// Sets the priority of this thread.
-    fn take(self) {
-        if self == ClientPriority::Low {
-            thread::lower_priority_of_long_work(0);
-        }
-    }
 }
 
 impl Benchmark for Options {
@@ -190,34 +168,6 @@ fn send_history(server: &Server, tenant: &str, series_count: usize, start_ms: i6
     Ok(())
 }
 
-/// Latencies of the small tenant in one phase.
-struct Phase {
-    queries: Latencies,
-    writes: Latencies,
-    refused: u64,
-}
-
-/// Latencies of one client, and the parts of them in which it waited for a core itself.
-#[derive(Default)]
-struct Latencies {
-    served_ms: Vec<f64>,
-    own_wait_ms: Vec<f64>,
-}
-
-impl Latencies {
-    /// Runs `request` and records its latency.
-    fn measure<T>(&mut self, queue: &RunQueue, request: impl FnOnce() -> Result<T>) -> Result<T> {
-        let waited_ns = queue.wait_ns()?;
-        let began = Instant::now();
-        let result = request()?;
-        let whole_ms = began.elapsed().as_secs_f64() * 1000.0;
-        let own_wait_ms = queue.wait_ns()?.saturating_sub(waited_ns) as f64 / 1e6;
-        self.own_wait_ms.push(own_wait_ms);
-        self.served_ms.push((whole_ms - own_wait_ms).max(0.0));
-        Ok(result)
-    }
-}
-
 const FIGURES: [Figure<Phase>; 13] = [
     ("queries", 0, |phase| phase.queries.served_ms.len() as f64),
     ("queries, p50, ms", 1, |phase| at(&phase.queries.served_ms, 0.5)),
@@ -238,8 +188,9 @@ impl Phase {
     fn measure(server: &Server, start_ms: i64, options: &Options) -> Result<Phase> {
         let end = Instant::now() + Duration::from_secs(options.seconds);
         let port = server.port;
+        let panels = panels(start_ms, "");
         std::thread::scope(|scope| {
-            let dashboard = scope.spawn(move || dashboard(port, start_ms, end));
+            let dashboard = scope.spawn(|| dashboard(port, &panels, end));
             let writer = scope.spawn(move || writer(port, end));
             let (queries, refused_queries) = dashboard.join().expect("no panic")?;
             let (writes, refused_writes) = writer.join().expect("no panic")?;
@@ -262,33 +213,6 @@ impl Phase {
     }
 }
 
-/// Panels of a dashboard one after the other, past the cache of results: latencies, and how many were
-/// refused.
-fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Latencies, u64)> {
-    let mut connection = QueryConnection::open_as(port, SMALL)?;
-    let end_ms = start_ms + HISTORY_STEPS as i64 * STEP_MS;
-    let hour = (start_ms, end_ms, 60);
-    let panels = [
-        query_path("sum(node_cpu_seconds_0_total)", end_ms - STEP_MS),
-        range_path("sum by (mode) (rate(node_cpu_seconds_0_total[5m]))", hour),
-        range_path("max by (namespace) ({__name__=~\"node_.*_current\"})", hour),
-        range_path("node_disk_seconds_0_current", hour),
-    ];
-    let queue = RunQueue::of_this_thread()?;
-    let mut latencies = Latencies::default();
-    let mut refused = 0;
-    for panel in panels.iter().cycle() {
-        if Instant::now() >= end {
-            break;
-        }
-        let (status, body) = latencies.measure(&queue, || connection.get(panel))?;
-        refused += u64::from(is_refusal(status));
-        ensure!(status == 200 || is_refusal(status), "HTTP {status}: {body:.300}");
-        std::thread::sleep(SMALL_PAUSE);
-    }
-    Ok((latencies, refused))
-}
-
 fn writer(port: u16, end: Instant) -> Result<(Latencies, u64)> {
     let mut connection = WriteConnection::open_as(port, SMALL)?;
     let mut series = SeriesBody::new(0..SMALL_SERIES);
@@ -303,10 +227,6 @@ fn writer(port: u16, end: Instant) -> Result<(Latencies, u64)> {
         std::thread::sleep(SMALL_PAUSE);
     }
     Ok((latencies, refused))
-}
-
-fn is_refusal(status: u16) -> bool {
-    matches!(status, 429 | 503)
 }
 
 /// The greedy tenants, and what came of their requests.
