@@ -1,13 +1,14 @@
 //! Benchmark `neighbours`: latency of a small tenant (one dashboard, one writer), alone and next to greedy
-//! ones: many clients of heavy queries and many writers, one tenant that sends millions of new series, or one
-//! whose continuous queries are always due.
+//! ones: many clients of heavy queries and many writers, one tenant that sends millions of new series, one
+//! whose continuous queries are always due, or one that sends new series and queries all of its history.
 //!
 //! Invariants: the run fails if a request of the small tenant is refused, or if its p99 next to the others is
 //! more than [`SLOWDOWN_MAX`] times its p99 alone and [`SLOWDOWN_MS`] more; next to new series,
-//! [`NEW_SERIES_SLOWDOWN_MAX`] times.
+//! [`NEW_SERIES_SLOWDOWN_MAX`] times. Load `bomb` has targets of its own, and other servers.
 //! Not here: clients with a machine of their own. With `--client-priority low` the greedy clients give way to
 //! the server, as if they had one.
 
+mod bomb;
 mod continuous;
 mod small_tenant;
 
@@ -25,6 +26,7 @@ use self::small_tenant::{
 use crate::driver::{Benchmark, Run};
 use crate::http::{QueryConnection, WriteConnection, range_path};
 use crate::latency::{at, largest};
+use crate::options::Servers;
 use crate::proc::RunQueue;
 use crate::report::{Figure, Table};
 use crate::server::{Kind, Server, Setup};
@@ -44,6 +46,10 @@ pub(crate) struct Options {
     /// Load of the greedy tenants.
     #[arg(long, value_enum, default_value_t = Load::Heavy)]
     load: Load,
+    #[command(flatten)]
+    only: Servers,
+    #[command(flatten)]
+    bomb: bomb::Options,
     /// New series that one tenant sends with `--load new-series`.
     #[arg(long, default_value_t = 3_000_000)]
     new_series: usize,
@@ -85,14 +91,32 @@ enum Load {
     NewSeries,
     /// Continuous queries of one tenant, all of them due each second.
     ContinuousQueries,
+    /// New series of one tenant and queries of all of its history; the only load for other servers too.
+    Bomb,
 }
 
 impl Benchmark for Options {
+    fn variant(&self) -> Option<&str> {
+        (self.load == Load::Bomb).then_some("bomb")
+    }
+
     fn servers(&self) -> Result<Vec<Kind>> {
-        Ok(vec![Kind::Chronolith])
+        match self.load {
+            Load::Bomb => self.only.of(&Kind::ALL),
+            Load::Heavy | Load::NewSeries | Load::ContinuousQueries => self.only.of(&[Kind::Chronolith]),
+        }
     }
 
     fn measure(&self, run: &mut Run) -> Result<()> {
+        if self.load == Load::Bomb {
+            let load = bomb::Load {
+                options: &self.bomb,
+                history_series: self.series,
+                seconds: self.seconds,
+                priority: self.client_priority,
+            };
+            return bomb::measure(run, load, &self.server_flags);
+        }
         let setup = Setup::new(self.series)
             .own_flags(["--multitenancy=true", "--self-scrape=off"])
             .own_flags(self.server_flags.clone());
@@ -106,7 +130,9 @@ impl Benchmark for Options {
             run.note(format!("greedy tenants: {}", greedy.summary()));
         }
         let checked = match self.load {
-            Load::Heavy | Load::ContinuousQueries => together.check(&alone, SLOWDOWN_MAX, SLOWDOWN_MS),
+            Load::Heavy | Load::ContinuousQueries | Load::Bomb => {
+                together.check(&alone, SLOWDOWN_MAX, SLOWDOWN_MS)
+            }
             Load::NewSeries => together.check(&alone, NEW_SERIES_SLOWDOWN_MAX, 0.0),
         };
         run.keep("the small tenant", checked);
@@ -122,14 +148,14 @@ impl Options {
         send_history(server, SMALL, SMALL_SERIES, start_ms)?;
         match self.load {
             Load::Heavy => send_history(server, READERS, self.series, start_ms)?,
-            Load::NewSeries => {}
+            Load::NewSeries | Load::Bomb => {}
             Load::ContinuousQueries => continuous::send_history(server, self.shape(), start_ms)?,
         }
         let alone = Phase::measure(server, start_ms, self)?;
         println!("alone: p99 of queries {:.1} ms", at(&alone.queries.served_ms, 0.99));
         let together = match self.load {
             Load::ContinuousQueries => next_to_continuous_queries(server, start_ms, self)?,
-            Load::Heavy | Load::NewSeries => greedy.next_to(server, start_ms, self)?,
+            Load::Heavy | Load::NewSeries | Load::Bomb => greedy.next_to(server, start_ms, self)?,
         };
         Ok([alone, together])
     }
@@ -247,7 +273,7 @@ impl Greedy {
         std::thread::scope(|scope| -> Result<Phase> {
             match options.load {
                 Load::NewSeries => self.start_new_series(scope, server, options, &stop),
-                Load::Heavy | Load::ContinuousQueries => {
+                Load::Heavy | Load::ContinuousQueries | Load::Bomb => {
                     self.start(scope, server, start_ms, options, &stop);
                 }
             }

@@ -142,6 +142,18 @@ impl SeriesBody {
         SeriesBody { values: Values::new(range.start, range.len()), body: Body::new(range.map(labels)) }
     }
 
+    /// The series of `range` with the label `tenant`, before their first step.
+    pub(crate) fn of_tenant(range: Range<usize>, tenant: &str) -> SeriesBody {
+        let values = Values::new(range.start, range.len());
+        let of_tenant = |idx| {
+            let mut all = labels(idx).to_vec();
+            // No name of the others sorts after it.
+            all.push(("tenant", tenant.to_owned()));
+            all
+        };
+        SeriesBody { values, body: Body::new(range.map(of_tenant)) }
+    }
+
     /// Number of series.
     pub(crate) fn len(&self) -> usize {
         self.values.current.len()
