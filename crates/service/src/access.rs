@@ -9,6 +9,7 @@ pub mod control;
 pub mod directory;
 pub mod file;
 mod identity;
+pub mod jwt;
 pub mod passwords;
 mod principal;
 pub(crate) mod right_passwords;

@@ -58,6 +58,29 @@ pub(super) static SERVER: &[Metric<Web>] = &[
         "When the access file in use was read, since 1970; 0 without one.",
         |web| web.service.access.metrics.read_ms.load(Ordering::Relaxed) as f64 / 1000.0,
     ),
+    Metric::gauge("chronolith_access_jwt_keys", "Public keys in use that verify JWTs.", |web| {
+        web.service.access.jwt_key_count() as f64
+    }),
+    Metric::gauge(
+        "chronolith_access_jwt_keys_last_read_successful",
+        "1 if all JWKS files could be used when they were last read, 0 if keys before them stay; 0 without an access file.",
+        |web| f64::from(u8::from(web.service.access.metrics.keys_ok.load(Ordering::Relaxed))),
+    ),
+    Metric::gauge(
+        "chronolith_access_jwt_keys_last_read_success_timestamp_seconds",
+        "When changed keys were last read, since 1970; 0 without a JWKS file.",
+        |web| web.service.access.metrics.keys_read_ms.load(Ordering::Relaxed) as f64 / 1000.0,
+    ),
+    Metric::counters(
+        "chronolith_access_jwt_refused_total",
+        &["reason"],
+        "JWTs that are no login, by reason; part of wrong_credentials.",
+        |web, samples| {
+            for (reason, counter) in web.service.access.metrics.jwt_refused.iter() {
+                samples.push(&[reason], counter.as_f64());
+            }
+        },
+    ),
     Metric::gauges(
         "chronolith_web_config_last_read_successful",
         &[],

@@ -96,6 +96,16 @@ impl Refused {
     }
 }
 
+impl Refused {
+    /// Text for the log, with the reason that the answer omits.
+    fn log_text(&self) -> String {
+        match self {
+            Refused::Login(LoginError::Jwt(refusal)) => format!("authentication failed: {refusal}"),
+            other => other.text(),
+        }
+    }
+}
+
 /// Lets a request through if its principal may send it.
 pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response<Body> {
     let decided = guard.decide(&request);
@@ -137,7 +147,7 @@ impl Guard {
         let info = RequestInfo::of(request.extensions());
         let path = request.uri().path();
         let certificate = request.extensions().get::<PeerCertificate>().map(ToString::to_string);
-        tracing::warn!(request_id = %info.id, remote = info.remote_text(), certificate, path, error = refused.text(), suppressed, "request refused by access control");
+        tracing::warn!(request_id = %info.id, remote = info.remote_text(), certificate, path, error = refused.log_text(), suppressed, "request refused by access control");
     }
 
     /// Name of the user that a request tries to log in as, if the access file has it: another text may be

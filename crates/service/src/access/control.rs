@@ -10,9 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use chronolith_base::{Env, Rng};
 use parking_lot::{Mutex, RwLock};
+use ring::hmac;
 
 use super::directory::Directory;
 use super::file;
+use super::jwt::key_files::KeyFiles;
+use super::jwt::refusal::{Refusal, RefusalCounters};
+use super::jwt::{self, JwtLogins, JwtRules};
 use super::passwords::{BcryptHash, Busy, Passwords};
 use super::principal::Principal;
 use crate::counter::Counter;
@@ -32,6 +36,10 @@ pub struct AccessControl {
     sources: Mutex<Sources>,
     has_web_users: AtomicBool,
     passwords: Passwords,
+    key_files: Mutex<KeyFiles>,
+    jwt: RwLock<Arc<JwtLogins>>,
+    /// Key of digests of tokens.
+    digest_key: hmac::Key,
     /// Text of the file at the last reading, good or bad, or the reason why there was none.
     read_text: Mutex<Option<Result<Vec<u8>, String>>>,
     /// Counters and state for metrics.
@@ -62,6 +70,12 @@ pub struct AccessMetrics {
     pub read_ms: AtomicI64,
     /// True if the last reading succeeded.
     pub read_ok: AtomicBool,
+    /// JWTs that are no login, by reason.
+    pub jwt_refused: RefusalCounters,
+    /// Time of the last reading of a file of keys that succeeded, ms since 1970; 0 before the first.
+    pub keys_read_ms: AtomicI64,
+    /// True if all files of keys could be used when they were last read, and if there is none.
+    pub keys_ok: AtomicBool,
 }
 
 /// Reason why a sender is not known.
@@ -73,6 +87,9 @@ pub enum LoginError {
     /// Credentials that no principal has.
     #[error("authentication failed")]
     Wrong,
+    /// A JWT that is no login; the reason is for the log alone.
+    #[error("authentication failed")]
+    Jwt(Refusal),
     /// More passwords are being verified than the server allows.
     #[error("{0}")]
     Busy(#[from] Busy),
@@ -85,6 +102,7 @@ impl AccessControl {
     /// Access control without principals; [`AccessControl::read`] reads the file.
     #[must_use]
     pub fn new(options: AccessOptions, multitenancy: bool, rng: &Rng) -> AccessControl {
+        let digest_key = jwt::digest_key(rng);
         AccessControl {
             options,
             multitenancy,
@@ -92,6 +110,13 @@ impl AccessControl {
             sources: Mutex::default(),
             has_web_users: AtomicBool::new(false),
             passwords: Passwords::new(rng),
+            key_files: Mutex::default(),
+            jwt: RwLock::new(Arc::new(JwtLogins::new(
+                &JwtRules::default(),
+                &KeyFiles::default(),
+                &digest_key,
+            ))),
+            digest_key,
             read_text: Mutex::default(),
             metrics: AccessMetrics::default(),
         }
@@ -143,6 +168,34 @@ impl AccessControl {
     /// Text for the operator: file, line and expected form. It is returned once for each text of the file,
     /// and once for a file that cannot be read.
     pub fn read(&self, env: &Env) -> Result<bool, String> {
+        let principals = self.read_principals(env);
+        let keys = self.read_keys(env);
+        if principals == Ok(true) || keys != Ok(false) {
+            let directory = self.directory();
+            let logins = JwtLogins::new(directory.jwt(), &self.key_files.lock(), &self.digest_key);
+            *self.jwt.write() = Arc::new(logins);
+        }
+        match (principals, keys) {
+            (Err(principals), Err(keys)) => Err(format!("{principals}; {keys}")),
+            (Err(why), Ok(_)) | (Ok(_), Err(why)) => Err(why),
+            (Ok(principals), Ok(keys)) => Ok(principals || keys),
+        }
+    }
+
+    /// Reads the files of keys that have changed. Returns true if other keys are in use.
+    fn read_keys(&self, env: &Env) -> Result<bool, String> {
+        let directory = self.directory();
+        let paths = directory.jwt().issuers.iter().map(|issuer| issuer.jwks_file.as_path());
+        let mut files = self.key_files.lock();
+        let read = files.read(paths, env);
+        self.metrics.keys_ok.store(files.is_good(), Ordering::Relaxed);
+        if read == Ok(true) {
+            self.metrics.keys_read_ms.store(env.clock.now_ms(), Ordering::Relaxed);
+        }
+        read
+    }
+
+    fn read_principals(&self, env: &Env) -> Result<bool, String> {
         let Some(path) = &self.options.file else { return Ok(false) };
         let mut last = self.read_text.lock();
         let failed = |why: String| {
@@ -158,7 +211,8 @@ impl AccessControl {
             let text = String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
             file::parse(&text, self.multitenancy)
         });
-        let directory = parsed.map_err(failed)?;
+        let mut directory = parsed.map_err(failed)?;
+        directory.resolve_key_files(path.parent());
         let mut sources = self.sources.lock();
         sources.access_file = directory;
         self.use_sources(&sources);
@@ -207,6 +261,24 @@ impl AccessControl {
         Ok(self.passwords.run(is_known, verify).await?)
     }
 
+    /// Returns the principal of a JWT; `None` if `text` is none, or no issuer is known.
+    ///
+    /// # Errors
+    /// [`LoginError::Jwt`] for a token that is no login.
+    pub fn find_jwt(&self, text: &str, now_ms: i64) -> Result<Option<Arc<Principal>>, LoginError> {
+        let logins = self.jwt.read().clone();
+        if !logins.takes(text) {
+            return Ok(None);
+        }
+        logins.verify(text, now_ms).map(Some).map_err(LoginError::Jwt)
+    }
+
+    /// Number of keys that JWTs are verified with.
+    #[must_use]
+    pub fn jwt_key_count(&self) -> usize {
+        self.jwt.read().key_count()
+    }
+
     /// Counts a request that its principal may not send.
     pub fn count_denied(&self) {
         self.metrics.denied.add(1);
@@ -217,6 +289,10 @@ impl AccessControl {
         let counter = match error {
             LoginError::Missing => &self.metrics.missing,
             LoginError::Wrong => &self.metrics.wrong,
+            LoginError::Jwt(refusal) => {
+                self.metrics.jwt_refused.count(*refusal);
+                &self.metrics.wrong
+            }
             LoginError::Expired(_) => &self.metrics.expired,
             LoginError::Busy(_) => &self.metrics.busy,
         };

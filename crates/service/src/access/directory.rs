@@ -4,12 +4,15 @@
 //! certificate each belong to one principal.
 //! Not here: the file that lists principals (`file`), headers (`server`).
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 
+use super::jwt::{ClaimsRule, Issuer, JwtRules};
 use super::passwords::BcryptHash;
 use super::principal::{Principal, Tenants};
 use super::scope::Scopes;
@@ -50,6 +53,7 @@ pub struct Directory {
     users: HashMap<Box<str>, User>,
     /// By alternative name.
     certificates: HashMap<Box<str>, Arc<Principal>>,
+    jwt: JwtRules,
     principal_count: usize,
 }
 
@@ -71,7 +75,12 @@ pub struct Credentials {
     pub user: Option<(String, BcryptHash)>,
     /// Alternative names of certificates of clients.
     pub sans: Vec<String>,
+    /// Issuer of tokens, and claims that they must have.
+    pub claims: Option<ClaimsOfIssuer>,
 }
+
+/// Name of an issuer of JWTs, and claims with the values that each must have.
+pub type ClaimsOfIssuer = (String, BTreeMap<String, Vec<String>>);
 
 impl Directory {
     /// Adds a principal with its credentials.
@@ -99,6 +108,9 @@ impl Directory {
                 return Err(taken(&format!("certificate name {san:?}"), &other));
             }
         }
+        if let Some((issuer, claims)) = credentials.claims {
+            self.jwt.rules.push(ClaimsRule { issuer, claims, principal });
+        }
         self.principal_count += 1;
         Ok(())
     }
@@ -112,6 +124,24 @@ impl Directory {
         let principal = Arc::new(Principal::new(user, Tenants::All, Scopes::all()));
         self.users.insert(user.into(), User { password_hash, principal });
         self.principal_count += 1;
+    }
+
+    /// Adds an issuer of JWTs.
+    pub(super) fn add_issuer(&mut self, issuer: Issuer) {
+        self.jwt.issuers.push(issuer);
+    }
+
+    /// Makes relative paths of files of keys relative to `folder`.
+    pub(super) fn resolve_key_files(&mut self, folder: Option<&Path>) {
+        let Some(folder) = folder else { return };
+        for issuer in &mut self.jwt.issuers {
+            issuer.jwks_file = folder.join(&issuer.jwks_file);
+        }
+    }
+
+    /// Issuers of JWTs, and principals by claims.
+    pub(super) fn jwt(&self) -> &JwtRules {
+        &self.jwt
     }
 
     /// Number of principals.

@@ -5,7 +5,7 @@
 //! Not here: when it is read again (`control`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
 use chronolith_model::TenantId;
@@ -13,7 +13,8 @@ use chronolith_model::databases::{Privilege, User};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::directory::{Credentials, Directory, TokenHash};
+use super::directory::{ClaimsOfIssuer, Credentials, Directory, TokenHash};
+use super::jwt::Issuer;
 use super::passwords::BcryptHash;
 use super::principal::{Principal, Tenants};
 use super::scope::{Scope, Scopes};
@@ -31,6 +32,8 @@ const GROUPS: [(&str, &[Scope]); 5] = [
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    jwt: Vec<Spanned<IssuerEntry>>,
     principals: Vec<Spanned<Entry>>,
 }
 
@@ -43,6 +46,7 @@ struct Entry {
     user: Option<String>,
     password_bcrypt: Option<String>,
     certificate: Option<CertificateEntry>,
+    jwt: Option<ClaimsEntry>,
     tenants: Option<OneOrMany>,
     scopes: Vec<String>,
     matchers: Option<String>,
@@ -77,6 +81,22 @@ impl From<DatabasePrivilege> for Privilege {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IssuerEntry {
+    issuer: String,
+    audience: OneOrMany,
+    jwks_file: PathBuf,
+    leeway: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimsEntry {
+    issuer: String,
+    claims: BTreeMap<String, OneOrMany>,
+}
+
 /// One text, or a list of them.
 #[derive(Deserialize, Default)]
 #[serde(untagged)]
@@ -106,6 +126,14 @@ pub fn parse(text: &str, multitenancy: bool) -> Result<Directory, String> {
     let options = serde_saphyr::options! { with_snippet: false };
     let file: File = serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
     let mut directory = Directory::default();
+    for entry in file.jwt {
+        let place = entry.defined;
+        let line = place.line();
+        let column = place.column();
+        let issuer = issuer_of(entry.value, directory.jwt().issuers.as_slice())
+            .map_err(|why| format!("line {line}, column {column}: jwt: {why}"))?;
+        directory.add_issuer(issuer);
+    }
     for entry in file.principals {
         let place = entry.defined;
         let line = place.line();
@@ -152,7 +180,52 @@ fn add(directory: &mut Directory, entry: Entry, multitenancy: bool) -> Result<()
             text.parse().map_err(|_| format!("`expires`: {text:?} is no time as 2027-01-31T00:00:00Z"))?;
         principal = principal.with_expiry(time.as_millisecond());
     }
-    directory.add(principal, credentials_of(entry)?)
+    let credentials = credentials_of(entry)?;
+    if let Some((issuer, _)) = &credentials.claims
+        && !directory.jwt().issuers.iter().any(|known| known.name == *issuer)
+    {
+        return Err(format!("`jwt`: issuer {issuer:?} is not in the section `jwt` of the file"));
+    }
+    directory.add(principal, credentials)
+}
+
+/// Tolerated difference between clocks unless the file says otherwise, ms.
+const LEEWAY_MS_DEFAULT: i64 = 60_000;
+/// Longest tolerated difference between clocks, ms.
+const LEEWAY_MS_MAX: i64 = 600_000;
+
+fn issuer_of(entry: IssuerEntry, known: &[Issuer]) -> Result<Issuer, String> {
+    let name = entry.issuer;
+    if name.is_empty() || known.iter().any(|other| other.name == name) {
+        return Err(format!("`issuer`: {name:?} is empty or listed twice"));
+    }
+    let audiences = entry.audience.as_slice().to_vec();
+    if audiences.is_empty() || audiences.iter().any(String::is_empty) {
+        return Err("`audience` is empty: the name of this server in tokens, or a list of names".to_owned());
+    }
+    if entry.jwks_file.as_os_str().is_empty() {
+        return Err("`jwks_file` is empty".to_owned());
+    }
+    let leeway_ms = match &entry.leeway {
+        None => LEEWAY_MS_DEFAULT,
+        Some(text) => text
+            .parse::<jiff::SignedDuration>()
+            .ok()
+            .and_then(|leeway| i64::try_from(leeway.as_millis()).ok())
+            .filter(|leeway_ms| (0..=LEEWAY_MS_MAX).contains(leeway_ms))
+            .ok_or_else(|| format!("`leeway`: {text:?} is no duration from 0s to 10m"))?,
+    };
+    Ok(Issuer { name, audiences, jwks_file: entry.jwks_file, leeway_ms })
+}
+
+fn claims_of(entry: ClaimsEntry) -> Result<ClaimsOfIssuer, String> {
+    let claims = entry.claims.into_iter().map(|(name, values)| (name, values.as_slice().to_vec()));
+    let claims: BTreeMap<String, Vec<String>> = claims.collect();
+    // An empty rule would make every user of the issuer this principal.
+    if claims.is_empty() || claims.values().any(Vec::is_empty) {
+        return Err("`jwt`: `claims` names no claim, or one without a value".to_owned());
+    }
+    Ok((entry.issuer, claims))
 }
 
 /// A user of InfluxDB's API with these privileges; its password is the principal's.
@@ -245,12 +318,13 @@ fn credentials_of(entry: Entry) -> Result<Credentials, String> {
     if sans.iter().any(String::is_empty) {
         return Err("`certificate`: a name in `sans` is empty".to_owned());
     }
-    if tokens.is_empty() && user.is_none() && sans.is_empty() {
-        let why =
-            "no way to log in: `token_sha256`, `user` with `password_bcrypt`, or `certificate` with `sans`";
+    let claims = entry.jwt.map(claims_of).transpose()?;
+    if tokens.is_empty() && user.is_none() && sans.is_empty() && claims.is_none() {
+        let why = "no way to log in: `token_sha256`, `user` with `password_bcrypt`, `certificate` with \
+                   `sans`, or `jwt` with `claims`";
         return Err(why.to_owned());
     }
-    Ok(Credentials { tokens, user, sans })
+    Ok(Credentials { tokens, user, sans, claims })
 }
 
 /// Reads 64 hexadecimal digits.

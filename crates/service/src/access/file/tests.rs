@@ -75,6 +75,27 @@ fn a_wrong_entry_is_refused_by_name_and_line() {
 }
 
 #[test]
+fn a_wrong_issuer_or_rule_of_claims_is_refused_by_name_and_line() {
+    let check = |issuers: &str, jwt: &str, want: &str| {
+        let text = format!("jwt:\n{issuers}principals:\n- name: a\n  scopes: [read]\n  jwt: {jwt}\n");
+        let error = parse(&text, false).err().expect("refused");
+        assert!(error.contains(want), "{error}");
+    };
+    let issuer = "- {issuer: i, audience: a, jwks_file: f}\n";
+    let rule = "{issuer: i, claims: {sub: x}}";
+    assert!(parse(&format!("jwt:\n{issuer}principals: []\n"), false).is_ok());
+    check(&issuer.repeat(2), rule, "line 3, column 3: jwt: `issuer`: \"i\" is empty or listed twice");
+    check("- {issuer: i, audience: [], jwks_file: f}\n", rule, "`audience` is empty");
+    check("- {issuer: i, audience: a, jwks_file: ''}\n", rule, "`jwks_file` is empty");
+    check("- {issuer: i, audience: a}\n", rule, "jwks_file");
+    check("- {issuer: i, audience: a, jwks_file: f, leeway: 11m}\n", rule, "`leeway`: \"11m\"");
+    check("- {issuer: i, audience: a, jwks_file: f, leeway: soon}\n", rule, "`leeway`: \"soon\"");
+    check(issuer, "{issuer: j, claims: {sub: x}}", "issuer \"j\" is not in the section `jwt`");
+    check(issuer, "{issuer: i, claims: {}}", "`claims` names no claim");
+    check(issuer, "{issuer: i, claims: {sub: []}}", "`claims` names no claim");
+}
+
+#[test]
 fn without_multitenancy_the_only_tenant_needs_no_name() {
     let text = format!("principals:\n- name: a\n  token_sha256: {}\n  scopes: [read]\n", hash_text(TOKEN));
     let directory = parse(&text, false).expect("valid");
