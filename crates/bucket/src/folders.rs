@@ -51,9 +51,9 @@ pub async fn remove_store(store: &Store, request: &RequestContext) -> Result<usi
     remove_all(store, request, prefix, |_| true).await
 }
 
-/// Removes the objects in the folder of a tenant, with those of its databases. Catalogues with names that a
-/// later tenant of this name has again stay: the caller has emptied them, so that readers notice. Returns the
-/// number of objects. It can be repeated after it died anywhere.
+/// Removes the objects in the folder of a tenant, its databases included. Catalogues with names that a
+/// later tenant of this name has again stay: the caller has emptied them, so that readers notice.
+/// Returns the number of objects. It can be repeated after it died anywhere.
 ///
 /// # Errors
 /// [`BucketError::Refused`] for the folder of a store, and in Thanos's layout, which has no tenants; as other
@@ -88,6 +88,7 @@ async fn remove_all(
         let keys: Vec<&str> =
             page.objects.iter().map(|object| object.key.as_str()).filter(|key| is_removed(key)).collect();
         removed_count += keys.len();
+        assert!(keys.iter().all(|key| key.starts_with(&options.prefix)), "a listing stays within its folder");
         let removals = keys.into_iter().map(|key| store.remove(request, key));
         stream::iter(removals).buffer_unordered(REMOVALS_AT_ONCE).try_collect::<Vec<()>>().await?;
         options.after = page.next_after;

@@ -9,6 +9,7 @@ mod bucket_deletion;
 pub(crate) mod error;
 pub(crate) mod report;
 pub(crate) mod snapshot;
+pub(crate) mod tenant_deletion;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -156,7 +157,7 @@ impl<'a> Admin<'a> {
     ///
     /// # Errors
     /// [`AdminError::Closed`].
-    pub(crate) fn lock(&self) -> Result<MaintenanceLock<'a>, AdminError> {
+    fn lock(&self) -> Result<MaintenanceLock<'a>, AdminError> {
         self.maintenance.lock().ok_or(AdminError::Closed)
     }
 

@@ -25,7 +25,7 @@ use crate::frame_log::copies::{Findings, LogFormat};
 use crate::frame_log::frames::LogFrames;
 use crate::frame_log::{FrameLog, LogEntries};
 use crate::options::{OpenError, TsdbOptions};
-use crate::tenant_deletion::TenantDeletions;
+use crate::tenant_deletions::TenantDeletions;
 use log::Entry;
 pub(crate) use log::FORMAT;
 pub use tenant::EventTags;
@@ -165,7 +165,8 @@ impl GraphiteLog {
         GraphiteLog { deletions: Some(deletions), ..self }
     }
 
-    /// Removes events and rules of a tenant and returns when that is durable. Cost: writes the file anew.
+    /// Removes events and rules of a tenant and returns when that is durable. Cost: the file is written
+    /// as a whole.
     ///
     /// # Errors
     /// As [`FrameLog::rewrite`].

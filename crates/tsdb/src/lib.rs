@@ -29,7 +29,7 @@ mod options;
 mod query;
 mod schema_retention;
 mod storage;
-mod tenant_deletion;
+mod tenant_deletions;
 mod tenant_usage;
 mod tsdb;
 mod upload;
@@ -39,6 +39,7 @@ pub use admin::Admin;
 pub use admin::error::AdminError;
 pub use admin::report::DeleteReport;
 pub use admin::snapshot::SnapshotHead;
+pub use admin::tenant_deletion::TenantDeletionJobs;
 pub use block_list::{BlockList, BlockLocation, BlockSummary};
 pub use blocks::tenant::tenant_dir;
 pub use bucket::{Bucket, BucketOptions};
@@ -71,8 +72,7 @@ pub use options::{
 };
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;
-pub use tenant_deletion::run::TenantDeletionJobs;
-pub use tenant_deletion::{DeletionProgress, DeletionState, DeletionStep};
+pub use tenant_deletions::{DeletionProgress, DeletionState, DeletionStep};
 pub use tenant_usage::{LimitUse, TenantSize};
 pub use tsdb::{
     Applied, BucketJobs, Databases, MaintenanceStats, OwnPolicyError, ReplayStats, Settings, Tsdb,

@@ -253,7 +253,8 @@ impl MetadataStore {
         self.log.sync()
     }
 
-    /// Removes the entries of `stores` and returns when that is durable. Cost: writes the file anew.
+    /// Removes the entries of `stores` and returns when that is durable. Cost: the file is written as a
+    /// whole.
     ///
     /// # Errors
     /// As [`FrameLog::rewrite`].

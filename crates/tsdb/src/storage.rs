@@ -9,7 +9,7 @@ use chronolith_base::Env;
 use chronolith_block::{BlockEntry, encoding_for};
 use chronolith_bucket::Folder;
 use chronolith_format::block::meta::Ulid;
-use chronolith_head::Head;
+use chronolith_head::{Head, WriteError};
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{BlockEncoding, StoreId, TenantId, TenantLimits, TimeRange};
 use parking_lot::RwLock;
@@ -25,14 +25,25 @@ use crate::graphite::GraphiteLog;
 use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
-use crate::tenant_deletion::TenantDeletions;
+use crate::tenant_deletions::{TenantDeletions, WritePermit};
 
 /// Stores of everything but samples, each with a file of its own.
 pub(crate) struct SideStores {
-    pub(crate) metadata: MetadataStore,
-    pub(crate) databases: Arc<DatabaseStore>,
-    pub(crate) graphite: GraphiteLog,
-    pub(crate) deletions: Arc<TenantDeletions>,
+    metadata: MetadataStore,
+    databases: Arc<DatabaseStore>,
+    graphite: GraphiteLog,
+    deletions: Arc<TenantDeletions>,
+}
+
+impl SideStores {
+    pub(crate) fn new(
+        metadata: MetadataStore,
+        databases: Arc<DatabaseStore>,
+        graphite: GraphiteLog,
+        deletions: Arc<TenantDeletions>,
+    ) -> SideStores {
+        SideStores { metadata, databases, graphite, deletions }
+    }
 }
 
 /// Parts of the storage that writes, queries and maintenance share.
@@ -119,6 +130,15 @@ impl Storage {
     /// Tenants that are being deleted.
     pub(crate) fn tenant_deletions(&self) -> &TenantDeletions {
         &self.side.deletions
+    }
+
+    /// Returns the right to write to a store.
+    ///
+    /// # Errors
+    /// [`WriteError::TenantDeleted`] while its tenant is being deleted.
+    pub(crate) fn admit_write(&self, store: &StoreId) -> Result<WritePermit<'_>, WriteError> {
+        let owner_of = || store.tenant().cloned().or_else(|| self.side.databases.owner_of(store));
+        self.side.deletions.admit_store(owner_of)
     }
 
     /// Lock of rounds of work on the bucket.

@@ -29,6 +29,7 @@ use chronolith_model::{
 };
 
 use crate::admin::snapshot::remove_incomplete;
+use crate::admin::tenant_deletion::TenantDeletionJobs;
 use crate::admin::{Admin, AdminCounters};
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
@@ -49,8 +50,7 @@ use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::fields::BlockFields;
 use crate::storage::{SideStores, Storage};
-use crate::tenant_deletion::run::TenantDeletionJobs;
-use crate::tenant_deletion::{TenantDeletions, WritePermit, tenant_of};
+use crate::tenant_deletions::TenantDeletions;
 use crate::upload::Uploads;
 pub use bucket_jobs::BucketJobs;
 pub use databases::Databases;
@@ -211,7 +211,7 @@ impl Tsdb {
         if duplicates == limits.duplicates {
             return Ok(self.append(store, batch)?);
         }
-        let _permit = self.admit(store)?;
+        let _permit = self.storage.admit_write(store)?;
         let writer = OwnPolicyWriter {
             storage: &self.storage,
             admin: self.admin(),
@@ -238,7 +238,7 @@ impl Tsdb {
         batch: &WriteBatch,
         writer: Writer,
     ) -> Result<Applied, WriteError> {
-        let _permit = self.admit(store)?;
+        let _permit = self.storage.admit_write(store)?;
         let limits = self.storage.limits_of(store);
         let (mut outcome, position) = self.append_to_head(store, &limits, batch)?;
         self.note_full_store(store, &limits, &mut outcome);
@@ -256,13 +256,6 @@ impl Tsdb {
         let window = ExemplarWindow::of(&limits, self.storage.env().clock.now_ms());
         self.exemplars.append(store, window, batch, &mut outcome);
         Ok(Applied { outcome, position, change })
-    }
-
-    /// Returns the right to write to a store, unless its tenant is being deleted.
-    fn admit(&self, store: &StoreId) -> Result<WritePermit<'_>, WriteError> {
-        let storage = &self.storage;
-        let owner_of = |store: &StoreId| storage.databases().owner_of(store);
-        storage.tenant_deletions().admit_store(|| tenant_of(store, owner_of))
     }
 
     /// Returns when an applied batch is durable as the sync mode promises. Blocks the thread, and needs no
@@ -356,7 +349,7 @@ impl Tsdb {
     /// Returns the deletions of whole tenants, which the caller runs every second.
     #[must_use]
     pub fn tenant_deletions(&self) -> TenantDeletionJobs<'_> {
-        TenantDeletionJobs { storage: &self.storage, admin: self.admin(), exemplars: &self.exemplars }
+        TenantDeletionJobs::new(&self.storage, self.admin(), &self.exemplars)
     }
 
     /// Returns the maintenance of head and blocks, which the caller runs every second.
@@ -436,7 +429,7 @@ fn open_side_stores(
     let deletions = Arc::new(TenantDeletions::open(env, dir)?);
     let graphite = GraphiteLog::open(env, options, &mut Findings { notes, repaired })?;
     let graphite = graphite.with_deletions(deletions.clone());
-    Ok(SideStores { metadata, databases, graphite, deletions })
+    Ok(SideStores::new(metadata, databases, graphite, deletions))
 }
 
 /// Loads all blocks, and removes files of compacted ones that a crash left.

@@ -16,7 +16,7 @@ use crate::graphite::GraphiteLog;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
 use crate::storage::SideStores;
-use crate::tenant_deletion::TenantDeletions;
+use crate::tenant_deletions::TenantDeletions;
 use crate::window::WINDOW_MS;
 
 /// 2026-11-20 00:00 UTC.
@@ -62,7 +62,7 @@ impl Fixture {
         let guarded = GuardedClock::open(&env, &data_dir, 0, None, &mut notes);
         let databases = Arc::new(DatabaseStore::open(&env, &data_dir, &mut repaired).expect("opens"));
         let deletions = Arc::new(TenantDeletions::open(&env, &data_dir).expect("opens"));
-        let side = SideStores { metadata, databases, graphite, deletions };
+        let side = SideStores::new(metadata, databases, graphite, deletions);
         let storage = Storage::new(env, options, head, Arc::new(blocks), side, None);
         Fixture { maintenance: Maintenance::new(Arc::new(storage), guarded), clock, disk }
     }

@@ -9,8 +9,8 @@ use chronolith_base::{Disk as _, MemoryBudget};
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::query::TenantSources as _;
 use chronolith_model::{
-    AnnotationLimits, Labels, Matcher, MetadataEntry, MetricKind, ReadContext, Selector, StoreId, TenantId,
-    TimeRange, WriteBatch,
+    AnnotationLimits, Labels, Matcher, MetadataEntry, MetricKind, QueryError, ReadContext, Selector, StoreId,
+    TenantId, TimeRange, WriteBatch,
 };
 use chronolith_tsdb::{BucketSources, DeletionState, GraphiteEvent, Tsdb, WriteError};
 
@@ -32,7 +32,7 @@ fn samples(hour: i64) -> Vec<(i64, f64)> {
     (0..20).map(|i| (START_MS + hour * HOUR_MS + i * 30_000, (hour * 1000 + i) as f64)).collect()
 }
 
-/// Samples in a block and in the head, metadata, an event, a database with points.
+/// Stores samples in a block and in the head, metadata, an event, a database with points.
 fn put(machine: &Machine, tsdb: &Tsdb, name: &str) {
     let store = store_of(name);
     write(tsdb, &store, "m", &samples(-6)).expect("stored");
@@ -131,18 +131,37 @@ fn files_with(machine: &Machine, dir: &str, part: &str) -> Vec<String> {
     found
 }
 
-/// Number of series named `m` that a process without a data directory reads; its list is read again first.
-fn series_count(world: &World, reader: &BucketSources, name: &str) -> usize {
-    world.machine.clock.advance(Duration::from_mins(5));
-    let clock = world.machine.env.clock.clone();
-    let deadline_ns = clock.mono_ns() + 60_000_000_000;
-    let ctx = ReadContext::new(clock, deadline_ns, MemoryBudget::new("test", u64::MAX));
-    let matchers = [Matcher::equal("__name__", "m")];
-    let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-    let mut batches = reader.queryable(&id(name)).select(&selector, &ctx).expect("selects");
+/// Waits until a process without a data directory reads `want` series named `m`: it answers from the
+/// list that it has, and reads the next one in the background.
+#[track_caller]
+fn wait_for_series(world: &World, reader: &BucketSources, name: &str, want: usize) {
+    let mut found = None;
+    for _ in 0..1000 {
+        world.machine.clock.advance(Duration::from_mins(5));
+        let clock = world.machine.env.clock.clone();
+        let deadline_ns = clock.mono_ns() + 60_000_000_000;
+        let ctx = ReadContext::new(clock, deadline_ns, MemoryBudget::new("test", u64::MAX));
+        let matchers = [Matcher::equal("__name__", "m")];
+        let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+        found = series_count(reader, name, &selector, &ctx).ok();
+        if found == Some(want) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("{name}: {found:?}, not {want}");
+}
+
+fn series_count(
+    reader: &BucketSources,
+    name: &str,
+    selector: &Selector<'_>,
+    ctx: &ReadContext,
+) -> Result<usize, QueryError> {
+    let mut batches = reader.queryable(&id(name)).select(selector, ctx)?;
     let mut series = Vec::new();
-    while batches.next_batch(&mut series).expect("a batch") {}
-    series.len()
+    while batches.next_batch(&mut series)? {}
+    Ok(series.len())
 }
 
 #[test]
@@ -259,7 +278,7 @@ fn the_folder_of_a_tenant_in_the_bucket_is_removed_and_no_other_one() {
     }
     let before = NAMES.map(objects);
     let reader = world.open_read_only();
-    assert_eq!(series_count(&world, &reader, "a"), 1);
+    wait_for_series(&world, &reader, "a", 1);
     assert!(before.iter().all(|count| *count > 5), "{before:?}");
     tsdb.tenant_deletions().begin(&id("a")).expect("marked");
     tsdb.tenant_deletions().run();
@@ -271,8 +290,8 @@ fn the_folder_of_a_tenant_in_the_bucket_is_removed_and_no_other_one() {
         ["/bucket/a/catalog/", "/bucket/a/databases/"].iter().any(|list| path.starts_with(list))
     };
     assert!(left.iter().all(is_list), "{left:?}");
-    assert_eq!(series_count(&world, &reader, "a"), 0, "a reader that knew the blocks");
-    assert_eq!(series_count(&world, &reader, "b"), 1);
+    wait_for_series(&world, &reader, "a", 0);
+    wait_for_series(&world, &reader, "b", 1);
     compare(&world.machine, &tsdb, NONE, "deleted");
     for _ in 0..3 {
         tsdb.bucket_jobs().upload_blocks();
@@ -284,7 +303,7 @@ fn the_folder_of_a_tenant_in_the_bucket_is_removed_and_no_other_one() {
     tsdb.bucket_jobs().upload_blocks();
     assert!(objects("a") > left.len() + 5, "blocks of the new tenant are uploaded");
     world.machine.clock.advance(Duration::from_mins(5));
-    assert_eq!(series_count(&world, &reader, "a"), 1, "the reader sees the new tenant");
+    wait_for_series(&world, &reader, "a", 1);
     drop(tsdb);
     let other = world.open("/other");
     other.bucket_jobs().upload_blocks();

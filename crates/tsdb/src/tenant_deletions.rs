@@ -4,9 +4,7 @@
 //! Invariants: the marker of a tenant is durable before its deletion begins, and goes when nothing of the
 //! tenant is left, so a start after a crash goes on with the deletion. No write of the tenant is accepted
 //! while it is marked, and one that was accepted before has ended when [`TenantDeletions::begin`] returns.
-//! Not here: the steps of a deletion (`run`).
-
-pub(crate) mod run;
+//! Not here: the steps of a deletion (`admin::tenant_deletion`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_head::WriteError;
-use chronolith_model::{StoreId, TenantId};
+use chronolith_model::TenantId;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::data_dir::make_dir;
@@ -87,13 +85,6 @@ impl DeletionStep {
     }
 }
 
-/// Counters of deletions since the start.
-#[derive(Debug, Default)]
-pub(crate) struct DeletionCounters {
-    pub(crate) done: AtomicU64,
-    pub(crate) failures: AtomicU64,
-}
-
 /// Tenants that are being deleted, see [`crate::Tsdb::tenant_deletions`].
 pub(crate) struct TenantDeletions {
     env: Env,
@@ -103,7 +94,8 @@ pub(crate) struct TenantDeletions {
     progress: Mutex<BTreeMap<TenantId, DeletionProgress>>,
     /// Held until a marker is durable: a second request for the same tenant waits for the first.
     beginning: Mutex<()>,
-    pub(crate) counters: DeletionCounters,
+    done_count: AtomicU64,
+    failure_count: AtomicU64,
 }
 
 /// Right to write: no deletion of the tenant begins while it is held.
@@ -136,7 +128,8 @@ impl TenantDeletions {
             marked: RwLock::new(marked),
             progress: Mutex::new(progress),
             beginning: Mutex::new(()),
-            counters: DeletionCounters::default(),
+            done_count: AtomicU64::new(0),
+            failure_count: AtomicU64::new(0),
         })
     }
 
@@ -171,7 +164,7 @@ impl TenantDeletions {
     ///
     /// # Errors
     /// As the disk reports; the tenant stays marked.
-    fn finish(&self, tenant: &TenantId) -> io::Result<()> {
+    pub(crate) fn finish(&self, tenant: &TenantId) -> io::Result<()> {
         match self.env.disk.remove_file(&self.dir.join(tenant.as_str())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => self.env.disk.sync_dir(&self.dir)?,
@@ -190,15 +183,31 @@ impl TenantDeletions {
         }
         drop(progress);
         self.marked.write().remove(tenant);
-        self.counters.done.fetch_add(1, Ordering::Relaxed);
+        self.done_count.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Changes the progress of a tenant.
-    fn update(&self, tenant: &TenantId, change: impl FnOnce(&mut DeletionProgress)) {
+    pub(crate) fn update(&self, tenant: &TenantId, change: impl FnOnce(&mut DeletionProgress)) {
         if let Some(progress) = self.progress.lock().get_mut(tenant) {
             change(progress);
         }
+    }
+
+    /// Counts and records a failed attempt.
+    pub(crate) fn fail(&self, tenant: &TenantId, error: String) {
+        self.failure_count.fetch_add(1, Ordering::Relaxed);
+        self.update(tenant, |progress| progress.error = Some(error));
+    }
+
+    /// Number of tenants deleted since the start.
+    pub(crate) fn done_count(&self) -> u64 {
+        self.done_count.load(Ordering::Relaxed)
+    }
+
+    /// Number of failed attempts since the start.
+    pub(crate) fn failure_count(&self) -> u64 {
+        self.failure_count.load(Ordering::Relaxed)
     }
 
     /// Returns the marked tenants.
@@ -240,14 +249,6 @@ impl TenantDeletions {
         }
         Ok(WritePermit { _marked: marked })
     }
-}
-
-/// Returns the tenant of a store, which `owner_of` looks up for stores of databases.
-pub(crate) fn tenant_of(
-    store: &StoreId,
-    owner_of: impl FnOnce(&StoreId) -> Option<TenantId>,
-) -> Option<TenantId> {
-    store.tenant().cloned().or_else(|| owner_of(store))
 }
 
 #[cfg(test)]

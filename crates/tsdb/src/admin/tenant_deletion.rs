@@ -1,11 +1,9 @@
 //! Steps of the deletion of a tenant: bucket, databases, head, blocks, and what else has its name.
 //!
-//! Invariants: each step may be repeated, so a deletion that died anywhere begins again; other tenants keep
-//! everything. Uploads and the maintenance of the bucket wait meanwhile, so no object is written after those
-//! of the tenant were removed. The samples in the WAL are gone before the mark is.
-//! Not here: marks and progress (the parent).
-
-use std::sync::atomic::Ordering;
+//! Invariants: each step may be repeated, so a deletion that died anywhere begins again; other tenants
+//! keep everything. Uploads and the maintenance of the bucket wait meanwhile, so no object of the tenant
+//! is written after the removal. The samples in the WAL are gone before the mark is.
+//! Not here: marks and progress (`tenant_deletions`).
 
 use chronolith_bucket::snapshots::Change;
 use chronolith_bucket::{BucketError, Folder};
@@ -14,25 +12,33 @@ use chronolith_head::{DeleteProgress, HeadError};
 use chronolith_model::databases::{BucketDatabases, BucketStoreId};
 use chronolith_model::{StoreId, TenantId, TimeRange};
 
-use super::{DeletionState, DeletionStep, TenantDeletions};
-use crate::admin::Admin;
-use crate::admin::error::AdminError;
+use super::Admin;
+use super::error::AdminError;
 use crate::bucket::upload_state::BLOCK_TIMEOUT;
 use crate::exemplars::ExemplarStorage;
 use crate::maintenance::store_removal::remove_samples;
 use crate::storage::Storage;
+use crate::tenant_deletions::{DeletionState, DeletionStep, TenantDeletions};
 
 /// Deletions of tenants, see [`crate::Tsdb::tenant_deletions`].
 pub struct TenantDeletionJobs<'a> {
-    pub(crate) storage: &'a Storage,
-    pub(crate) admin: Admin<'a>,
-    pub(crate) exemplars: &'a ExemplarStorage,
+    storage: &'a Storage,
+    admin: Admin<'a>,
+    exemplars: &'a ExemplarStorage,
 }
 
-impl TenantDeletionJobs<'_> {
-    /// Marks `tenant`, so that [`TenantDeletionJobs::run`] removes all of its data, also after a crash. Writes
-    /// of the tenant are refused until it is done; then the name may be used again. Returns when the mark is
-    /// durable.
+impl<'a> TenantDeletionJobs<'a> {
+    pub(crate) fn new(
+        storage: &'a Storage,
+        admin: Admin<'a>,
+        exemplars: &'a ExemplarStorage,
+    ) -> TenantDeletionJobs<'a> {
+        TenantDeletionJobs { storage, admin, exemplars }
+    }
+
+    /// Marks `tenant`, so that [`TenantDeletionJobs::run`] removes all of its data, also after a crash.
+    /// Writes of the tenant are refused until it is done; then the name may be used again. Returns when the
+    /// mark is durable.
     ///
     /// # Errors
     /// [`AdminError::Io`]; nothing is deleted.
@@ -58,13 +64,13 @@ impl TenantDeletionJobs<'_> {
     /// Number of tenants that were deleted since the start.
     #[must_use]
     pub fn done_count(&self) -> u64 {
-        self.deletions().counters.done.load(Ordering::Relaxed)
+        self.deletions().done_count()
     }
 
     /// Number of failed attempts since the start.
     #[must_use]
     pub fn failure_count(&self) -> u64 {
-        self.deletions().counters.failures.load(Ordering::Relaxed)
+        self.deletions().failure_count()
     }
 
     /// Deletes the marked tenants. To be called every second, on a thread of its own. A failure is logged,
@@ -81,8 +87,7 @@ impl TenantDeletionJobs<'_> {
                 Err(AdminError::Closed) => return,
                 Err(error) => {
                     tracing::error!(%tenant, %error, "deleting a tenant failed, retrying");
-                    deletions.counters.failures.fetch_add(1, Ordering::Relaxed);
-                    deletions.update(&tenant, |progress| progress.error = Some(error.to_string()));
+                    deletions.fail(&tenant, error.to_string());
                 }
             }
         }
@@ -150,8 +155,8 @@ impl TenantDeletionJobs<'_> {
         Ok(head.checkpointer().settle_drops()?)
     }
 
-    /// Empties the lists of blocks and of databases, and removes everything else in the folder of the tenant.
-    /// The lists stay, empty: other readers would not notice that one is gone, and a later tenant of this name
+    /// Empties the lists of blocks and databases, and removes all other objects in the folder of the tenant.
+    /// Empty lists stay: other readers would not notice that one is gone, and a later tenant of this name
     /// goes on with their numbers.
     fn delete_in_bucket(&self, tenant: &TenantId) -> Result<(), AdminError> {
         let Some(state) = self.storage.uploads() else { return Ok(()) };
