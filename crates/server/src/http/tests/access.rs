@@ -5,12 +5,14 @@ use std::path::Path;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
 use chronolith_model::Matcher;
 use chronolith_promql::parser::parse_metric_selector;
 use chronolith_service::access::Scope;
 use chronolith_service::access::directory::hash_of_token;
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -534,6 +536,47 @@ async fn a_changed_file_counts_at_once_and_a_broken_one_does_not() {
     assert!(shown.contains("chronolith_access_file_last_read_successful 1"), "{shown}");
     assert_eq!(get(&server, "old", "/api/v1/labels").await.status, StatusCode::FORBIDDEN);
     assert_eq!(get(&server, "new", "/api/v1/labels").await.status, StatusCode::UNAUTHORIZED);
+}
+
+/// Checks that the reason of a refusal stays in the log and in metrics.
+#[tokio::test]
+async fn a_jwt_logs_in_as_token_or_password_and_a_refused_one_gets_no_reason() {
+    let server = guarded(false, &[entry("old", "  scopes: [read]\n")]);
+    let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
+    let key = Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("a key");
+    let point = URL_SAFE_NO_PAD.encode(key.public_key());
+    let keys = format!(r#"{{"keys":[{{"kty":"OKP","kid":"a","crv":"Ed25519","x":"{point}"}}]}}"#);
+    let env = &server.web.service.env;
+    env.disk.write_atomic(Path::new("/config/keys.json"), keys.as_bytes()).expect("written");
+    let principal = "- name: ops\n  jwt: {issuer: i, claims: {sub: ops}}\n  scopes: [read, metrics]\n";
+    let issuer = "jwt:\n- {issuer: i, audience: a, jwks_file: keys.json}\n";
+    write_file(&server, &[principal.to_owned(), issuer.to_owned()]);
+    assert_eq!(server.web.service.access.read(env), Ok(true));
+    let token = |expires_s: i64| {
+        let claims = format!(r#"{{"iss":"i","aud":"a","sub":"ops","exp":{expires_s}}}"#);
+        let parts = [r#"{"alg":"EdDSA","kid":"a"}"#, &claims].map(|part| URL_SAFE_NO_PAD.encode(part));
+        let signed = parts.join(".");
+        let signature = URL_SAFE_NO_PAD.encode(key.sign(signed.as_bytes()));
+        format!("{signed}.{signature}")
+    };
+    let valid = token(NOW_MS / 1000 + 60);
+    let expired = token(NOW_MS / 1000 - 60);
+    let basic = |token: &str| format!("Basic {}", STANDARD.encode(format!("any:{token}")));
+    for (token, want) in [(&valid, StatusCode::OK), (&expired, StatusCode::UNAUTHORIZED)] {
+        for header in [format!("Bearer {token}"), format!("Token {token}"), basic(token)] {
+            let answer = send(&server, "GET", "/api/v1/labels", &[("authorization", &header)]).await;
+            assert_eq!(answer.status, want, "{header}: {}", answer.text);
+            assert!(!answer.text.contains("JWT"), "{}", answer.text);
+        }
+    }
+    let shown = get(&server, &valid, "/metrics").await.text;
+    for line in [
+        "chronolith_access_jwt_keys 1\n",
+        "chronolith_access_jwt_keys_last_read_successful 1\n",
+        "chronolith_access_jwt_refused_total{reason=\"expired\"} 3\n",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
 }
 
 /// Statements of one request need scopes of their own: the route asks for reading alone.

@@ -218,6 +218,18 @@ fn claims_decide_on_time_audience_issuer_and_principal() {
 }
 
 #[test]
+fn claims_that_are_numbers_and_bools_match_their_text() {
+    let claims = serde_json::json!({"level": 3, "verified": true, "roles": {"ops": 1}, "none": null});
+    let claims = claims.as_object().expect("an object");
+    assert!(has_value(claims, "level", "3") && has_value(claims, "verified", "true"));
+    for (name, want) in
+        [("level", "30"), ("verified", "false"), ("roles", "ops"), ("none", "null"), ("x", "")]
+    {
+        assert!(!has_value(claims, name, want), "{name} {want}");
+    }
+}
+
+#[test]
 fn a_remembered_token_ends_with_its_exp_and_with_its_key() {
     let signer = Signer::new();
     let server = Server::new(&signer.jwks());

@@ -87,7 +87,8 @@ impl Token<'_> {
 pub(super) fn has_value(claims: &Map<String, Value>, name: &str, want: &str) -> bool {
     let is_wanted = |value: &Value| match value {
         Value::String(text) => text == want,
-        Value::Number(_) | Value::Bool(_) => value.to_string() == want,
+        Value::Number(number) => number.to_string() == want,
+        Value::Bool(is_true) => want == if *is_true { "true" } else { "false" },
         _ => false,
     };
     match claims.get(name) {
