@@ -97,6 +97,15 @@ pub struct Bucket {
     upload_end: watch::Sender<bool>,
 }
 
+/// Owner of a folder in the bucket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FolderOf {
+    /// Store of a retention policy.
+    Store,
+    /// Tenant, with all databases.
+    Tenant,
+}
+
 impl Bucket {
     /// The bucket of `options`; requests run on the runtime of `handle`. Sends no request.
     ///
@@ -274,23 +283,16 @@ impl Bucket {
         self.wait(chronolith_bucket::tenants(&self.store, request))
     }
 
-    /// Removes all objects in the folder of `request`, which belongs to the store of a retention policy;
-    /// returns their number.
+    /// Removes all objects in the folder of `request`; returns their number.
     ///
     /// # Errors
     /// As other requests; part of the objects may be gone then. [`BucketError::Canceled`] after
     /// [`Bucket::stop_uploads`].
-    pub(crate) fn remove_store(&self, request: &RequestContext) -> Result<usize, BucketError> {
-        self.wait(chronolith_bucket::remove_store(&self.store, request))
-    }
-
-    /// Removes all objects in the folder of a tenant; returns their number.
-    ///
-    /// # Errors
-    /// As [`chronolith_bucket::remove_tenant`]; part of the objects may be gone then.
-    /// [`BucketError::Canceled`] after [`Bucket::stop_uploads`].
-    pub(crate) fn remove_tenant(&self, request: &RequestContext) -> Result<usize, BucketError> {
-        self.wait(chronolith_bucket::remove_tenant(&self.store, request))
+    pub(crate) fn remove_folder(&self, of: FolderOf, request: &RequestContext) -> Result<usize, BucketError> {
+        match of {
+            FolderOf::Store => self.wait(chronolith_bucket::remove_store(&self.store, request)),
+            FolderOf::Tenant => self.wait(chronolith_bucket::remove_tenant(&self.store, request)),
+        }
     }
 
     /// Lets queries see the catalogue of the tenant of `request` as it is now.

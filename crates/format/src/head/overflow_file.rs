@@ -244,7 +244,12 @@ mod tests {
         let found = OverflowFile::open(&bytes, 5).unwrap();
         assert_eq!(found.sequence, 60);
         let mut parts = Vec::new();
-        found.visit(|part| Ok::<(), DecodeError>(parts.push(part))).unwrap();
+        found
+            .visit(|part| {
+                parts.push(part);
+                Ok::<(), DecodeError>(())
+            })
+            .unwrap();
         let store = |tenant, sequence| OverflowPart::Store { tenant, sequence, slots: slots() };
         let want = [
             store("x", 70),
