@@ -49,7 +49,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     only: Servers,
     #[command(flatten)]
-    bomb: bomb::Options,
+    bomb: bomb::BombOptions,
     /// New series that one tenant sends with `--load new-series`.
     #[arg(long, default_value_t = 3_000_000)]
     new_series: usize,

@@ -32,7 +32,7 @@ const BATCH_SERIES: usize = 2000;
 const WRITER_COUNT: usize = 4;
 
 #[derive(clap::Args)]
-pub(super) struct Options {
+pub(super) struct BombOptions {
     /// Series of the small tenant with `--load bomb`; a multiple of 2000.
     #[arg(long, default_value_t = 20_000)]
     small_series: usize,
@@ -50,7 +50,7 @@ pub(super) struct Options {
 /// Size of the load on one server.
 #[derive(Clone, Copy)]
 pub(super) struct Load<'a> {
-    pub(super) options: &'a Options,
+    pub(super) options: &'a BombOptions,
     /// Series of the greedy tenant that have a history.
     pub(super) history_series: usize,
     pub(super) seconds: u64,
