@@ -18,6 +18,12 @@ const SETTINGS_PAGE: &str = include_str!("../../../../../docs/reference/settings
 
 /// Settings of tenants without a row, each with the tests that cover it, or a note that none does.
 const TESTED_ELSEWHERE: &[(&str, &str)] = &[
+    ("series-overflow", "head overflow: counters_are_summed_by_increase_and_gauges_by_value"),
+    (
+        "overflow-series-limit",
+        "head overflow: further_series_than_the_table_takes_are_rejected_and_the_limit_of_a_metric_folds",
+    ),
+    ("weight", "service fair_queue: shares follow the weights"),
     ("duplicates", "tsdb policy: the_last_written_block_wins_where_the_tenant_wants_it"),
     ("block-encoding", "tsdb thanos"),
     ("bucket.retention", "tsdb bucket_maintenance"),
