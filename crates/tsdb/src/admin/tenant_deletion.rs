@@ -6,7 +6,7 @@
 //! Not here: marks and progress (`tenant_deletions`).
 
 use chronolith_bucket::snapshots::Change;
-use chronolith_bucket::{BucketError, Folder};
+use chronolith_bucket::{BucketError, BucketLayout, Folder};
 use chronolith_format::store_name;
 use chronolith_head::{DeleteProgress, HeadError};
 use chronolith_model::databases::{BucketDatabases, BucketStoreId};
@@ -42,8 +42,14 @@ impl<'a> TenantDeletionJobs<'a> {
     /// mark is durable.
     ///
     /// # Errors
-    /// [`AdminError::Io`]; nothing is deleted.
+    /// [`AdminError::Io`], and [`AdminError::Bucket`] for a bucket in Thanos's layout, where tenants have no
+    /// folders; nothing is deleted.
     pub fn begin(&self, tenant: &TenantId) -> Result<(), AdminError> {
+        let layout = self.storage.uploads().map(|state| state.bucket().store().layout());
+        if layout.is_some_and(|layout| *layout != BucketLayout::Mimir) {
+            let why = "a tenant can be deleted in Mimir's layout alone (bucket.layout)";
+            return Err(AdminError::Bucket(why.to_owned()));
+        }
         let begun = self.deletions().begin(tenant);
         begun.map_err(|error| AdminError::Io { path: "tenant-deletions".into(), error })?;
         tracing::info!(%tenant, "deletion of a tenant begins");

@@ -34,9 +34,15 @@ async fn a_tenant_is_deleted_in_the_background_and_can_be_used_again() {
     assert_eq!((&none["data"]["state"], &none["data"]["stored"]), (&"none".into(), &true.into()));
     let begun = send(&server, "DELETE", path, &[]).await;
     assert_eq!((begun.status, &begun.json()["data"]["state"]), (StatusCode::ACCEPTED, &"deleting".into()));
-    let refused =
-        Request::post("/write?db=d").header("X-Scope-OrgID", "a").body(Body::from("m v=1")).unwrap();
-    let refused = server.send(refused).await;
+    let mut encoder = RequestEncoder::new();
+    encoder.push_series([("__name__", "m")], &[(NOW_MS, 1.0)]);
+    let refused = Request::post("/api/v1/write")
+        .header("X-Scope-OrgID", "a")
+        .header(header::CONTENT_TYPE, "application/x-protobuf")
+        .header(header::CONTENT_ENCODING, "snappy")
+        .body(Body::from(encoder.compressed()));
+    let refused = server.send(refused.expect("a request")).await;
+    assert!(refused.headers.contains_key(header::RETRY_AFTER));
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{}", refused.text);
     assert!(refused.text.contains("is being deleted"), "{}", refused.text);
     run(&server).await;
