@@ -192,7 +192,9 @@ impl Guard {
             }
         };
         principal.check_scope(self.scope).map_err(Refused::Denied)?;
-        if self.scope != Scope::Public && !matches!(self.errors, ErrorForm::Influx) {
+        // Counters of the server are in InfluxDB's API too, and name all databases.
+        let is_beyond = !matches!(self.errors, ErrorForm::Influx) || self.shows == Shows::WholeServer;
+        if self.scope != Scope::Public && is_beyond {
             principal.check_beyond_databases().map_err(Refused::Denied)?;
         }
         if matches!(self.shows, Shows::AllSeries | Shows::WholeServer) {

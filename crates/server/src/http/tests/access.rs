@@ -657,6 +657,7 @@ async fn privileges_on_databases_limit_a_principal_to_them() {
     let entries = [
         entry("boss", all),
         entry("writer", &format!("{all}  databases: {{a: write}}\n")),
+        entry("counters", "  scopes: [metrics]\n  databases: {a: read}\n"),
         entry("reader", "  scopes: [read]\n  databases: {a: all, b: read}\n"),
     ];
     let server = guarded(false, &entries);
@@ -694,6 +695,9 @@ async fn privileges_on_databases_limit_a_principal_to_them() {
         let answer = get(&server, "writer", path).await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
         assert!(answer.text.contains("has privileges on databases"), "{path}: {}", answer.text);
+    }
+    for path in ["/debug/vars", "/metrics"] {
+        assert_eq!(get(&server, "counters", path).await.status, StatusCode::FORBIDDEN, "{path}");
     }
 }
 
