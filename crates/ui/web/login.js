@@ -43,12 +43,12 @@ export function Login() {
     location.reload();
   };
   return html`<dialog ref=${dialog} aria-labelledby="login-title" onClose=${() => { refused.value = ""; }}>
-    <form class="login" onSubmit=${submit}>
+    ${why && html`<form class="login" onSubmit=${submit}>
       <h2 id="login-title">Log in</h2>
       ${why === "wrong" && html`<p class="error" role="alert">The server refuses this login.</p>`}
       <label>Token, or user:password <input type="password" name="login" autocomplete="current-password" required value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
       <p class="soft">It is kept until this tab is closed.</p>
       <button type="submit">Log in</button>
-    </form>
+    </form>`}
   </dialog>`;
 }
