@@ -92,7 +92,7 @@ impl Web {
                 tracing::info!(principals, "access file read");
             }
             Err(error) => {
-                tracing::error!(error, "access file not used, the previous principals stay in use");
+                tracing::error!(error, "access file or its keys not used, the previous ones stay in use");
             }
         }
         let principals = self.service.access.directory().principal_count();

@@ -99,7 +99,7 @@ pub struct Bucket {
 
 /// Owner of a folder in the bucket.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum FolderOf {
+pub(crate) enum FolderOwner {
     /// Store of a retention policy.
     Store,
     /// Tenant, with all databases.
@@ -288,10 +288,14 @@ impl Bucket {
     /// # Errors
     /// As other requests; part of the objects may be gone then. [`BucketError::Canceled`] after
     /// [`Bucket::stop_uploads`].
-    pub(crate) fn remove_folder(&self, of: FolderOf, request: &RequestContext) -> Result<usize, BucketError> {
-        match of {
-            FolderOf::Store => self.wait(chronolith_bucket::remove_store(&self.store, request)),
-            FolderOf::Tenant => self.wait(chronolith_bucket::remove_tenant(&self.store, request)),
+    pub(crate) fn remove_folder(
+        &self,
+        owner: FolderOwner,
+        request: &RequestContext,
+    ) -> Result<usize, BucketError> {
+        match owner {
+            FolderOwner::Store => self.wait(chronolith_bucket::remove_store(&self.store, request)),
+            FolderOwner::Tenant => self.wait(chronolith_bucket::remove_tenant(&self.store, request)),
         }
     }
 

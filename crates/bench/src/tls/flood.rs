@@ -66,7 +66,7 @@ impl Attack {
             let due = (part * count as f64) as usize;
             while opened < due.min(count) && !stop.load(Ordering::Relaxed) {
                 // A server may end the connection at any time.
-                open.extend(self.attack(client, port)?.ok());
+                open.extend(self.attack(client, port)?);
                 opened += 1;
             }
             std::thread::sleep(GROUP_EVERY);
@@ -74,22 +74,24 @@ impl Attack {
         Ok(opened)
     }
 
-    /// Opens one connection; the inner result is the connection, or the error with which the server ended
-    /// it.
-    fn attack(self, client: &Client, port: u16) -> Result<io::Result<TcpStream>> {
-        match self {
+    /// Attacks by one connection; returns it if it stays open.
+    fn attack(self, client: &Client, port: u16) -> Result<Option<TcpStream>> {
+        let ended = match self {
             Attack::HalfOpen => {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).context("half-open handshake")?;
-                Ok(stream.write_all(&HALF_HELLO).map(|()| stream))
+                return Ok(stream.write_all(&HALF_HELLO).is_ok().then_some(stream));
             }
-            Attack::RapidReset => Ok(reset(client.with_http2()?.connect(port)?)),
-            Attack::HugeHeaders => Ok(send_headers(client.connect(port)?)),
-        }
+            Attack::RapidReset => reset(client.with_http2()?.connect(port)?),
+            Attack::HugeHeaders => send_headers(client.connect(port)?),
+        };
+        // An error means that the server has ended the connection, which it should.
+        drop(ended);
+        Ok(None)
     }
 }
 
 /// Sends requests and resets until the server ends the connection.
-fn reset(mut wire: Wire) -> io::Result<TcpStream> {
+fn reset(mut wire: Wire) -> io::Result<()> {
     wire.write_all(PREFACE)?;
     wire.write_all(&frame(4, 0, 0, &[]))?;
     for request in 0..RESET_COUNT {
@@ -97,18 +99,16 @@ fn reset(mut wire: Wire) -> io::Result<TcpStream> {
         // HEADERS with END_STREAM and END_HEADERS, then RST_STREAM with CANCEL.
         wire.write_all(&[frame(1, 5, stream, &GET), frame(3, 0, stream, &8u32.to_be_bytes())].concat())?;
     }
-    wire.flush()?;
-    Err(io::ErrorKind::Other.into())
+    wire.flush()
 }
 
-fn send_headers(mut wire: Wire) -> io::Result<TcpStream> {
+fn send_headers(mut wire: Wire) -> io::Result<()> {
     wire.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n")?;
     let line = format!("x-{}: {}\r\n", "a".repeat(500), "b".repeat(500));
     for _ in 0..LINE_COUNT {
         wire.write_all(line.as_bytes())?;
     }
-    wire.flush()?;
-    Err(io::ErrorKind::Other.into())
+    wire.flush()
 }
 
 /// Frame of HTTP/2 (RFC 9113, 4.1).

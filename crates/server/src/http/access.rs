@@ -117,7 +117,7 @@ pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next
         }
         Err(refused) => {
             guard.note(&refused, &request);
-            let challenges = challenges_for(&request);
+            let challenges = login_challenges(&request);
             let subject =
                 AuditSubject { principal: refused.principal(), ..audit::subject_of_request(&request) };
             let user = guard.known_user(&request);
@@ -228,7 +228,7 @@ impl Guard {
 
 /// Ways to log in that a 401 names. The web interface asks for a token by itself: where Basic is named, the
 /// browser would ask first.
-fn challenges_for(request: &Request) -> HeaderValue {
+fn login_challenges(request: &Request) -> HeaderValue {
     match request.headers().contains_key(REQUESTED_WITH) {
         true => HeaderValue::from_static("Bearer realm=\"chronolith\""),
         false => HeaderValue::from_static("Basic realm=\"chronolith\", Bearer"),

@@ -16,6 +16,7 @@ use super::routing::{Audited, Route, TENANT, Tag};
 const CREDENTIALS: [&str; 2] = ["u", "p"];
 /// Parameters with statements of InfluxQL and texts for them, which may have passwords.
 const STATEMENTS: [&str; 2] = ["q", "params"];
+
 /// Operation of a row, as the audit log sees it.
 #[derive(Clone)]
 pub(super) struct AuditPoint {

@@ -77,7 +77,7 @@ pub(super) async fn principal_of(
                 Some(principal) => Some(principal.clone()),
                 None => match password_jwt(control, &password, now_ms)? {
                     Some(principal) => Some(principal),
-                    None => user_of(web, &user, &password, tenant).await?,
+                    None => find_user(web, &user, &password, tenant).await?,
                 },
             }
         }
@@ -87,7 +87,7 @@ pub(super) async fn principal_of(
 
 /// Returns the principal of a user with the right password: of the access file, of the web configuration
 /// file, or of InfluxDB's users if these log in. The time does not depend on which users exist.
-async fn user_of(
+async fn find_user(
     web: &Web,
     user: &str,
     password: &str,
@@ -118,15 +118,15 @@ async fn user_of(
         let owned = (passwords.clone(), stored.map(str::to_owned), password.to_owned());
         let verify = move || {
             let (passwords, stored, password) = owned;
-            passwords.is_right_of(stored.as_deref(), &password)
+            passwords.verify_user(stored.as_deref(), &password)
         };
         service.access.verify_in_turn(is_known, verify).await?
     };
-    Ok(found.zip(tenant).filter(|_| is_right).map(|(user, tenant)| Arc::new(principal_with(user, tenant))))
+    Ok(found.zip(tenant).filter(|_| is_right).map(|(user, tenant)| Arc::new(influx_principal(user, tenant))))
 }
 
 /// The principal of a user of InfluxDB: its own tenant, and what its privileges allow.
-fn principal_with(user: &User, tenant: TenantId) -> Principal {
+fn influx_principal(user: &User, tenant: TenantId) -> Principal {
     let tenants = Tenants::Only([tenant].into());
     let scopes = [Scope::ReadMetrics, Scope::WriteMetrics, Scope::DeleteMetrics];
     if user.is_admin {

@@ -207,10 +207,7 @@ impl AccessControl {
             return Ok(false);
         }
         *last = Some(text.clone());
-        let parsed = text.and_then(|bytes| {
-            let text = String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
-            file::parse(&text, self.multitenancy)
-        });
+        let parsed = text.and_then(|bytes| file::parse_bytes(&bytes, self.multitenancy));
         let mut directory = parsed.map_err(failed)?;
         directory.resolve_key_files(path.parent());
         let mut sources = self.sources.lock();

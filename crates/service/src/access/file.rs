@@ -145,14 +145,22 @@ pub fn parse(text: &str, multitenancy: bool) -> Result<Directory, String> {
     Ok(directory)
 }
 
+/// Reads the bytes of an access file, as [`parse`].
+///
+/// # Errors
+/// As [`parse`], and for bytes that are not UTF-8.
+pub(super) fn parse_bytes(bytes: &[u8], multitenancy: bool) -> Result<Directory, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
+    parse(text, multitenancy)
+}
+
 /// Checks an access file.
 ///
 /// # Errors
 /// Path, and the reason why the file cannot be read, or as [`parse`].
 pub fn check_access_file(path: &Path, multitenancy: bool, disk: &dyn Disk) -> Result<(), String> {
     let read = disk.read(path).map_err(|error| error.to_string());
-    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned()));
-    let parsed = text.and_then(|text| parse(&text, multitenancy));
+    let parsed = read.and_then(|bytes| parse_bytes(&bytes, multitenancy));
     parsed.map(drop).map_err(|why| format!("access file {}: {why}", path.display()))
 }
 
@@ -171,7 +179,7 @@ fn add(directory: &mut Directory, entry: Entry, multitenancy: bool) -> Result<()
         if databases.is_empty() {
             return Err("`databases` has no database".to_owned());
         }
-        principal = principal.with_user(user_with(&entry.name, databases));
+        principal = principal.with_user(database_user(&entry.name, databases));
     }
     check_labels(&entry.labels)?;
     principal = principal.with_added_labels(entry.labels.clone());
@@ -229,7 +237,7 @@ fn claims_of(entry: ClaimsEntry) -> Result<ClaimsOfIssuer, String> {
 }
 
 /// A user of InfluxDB's API with these privileges; its password is the principal's.
-fn user_with(name: &str, databases: &BTreeMap<String, DatabasePrivilege>) -> User {
+fn database_user(name: &str, databases: &BTreeMap<String, DatabasePrivilege>) -> User {
     let privileges = databases.iter().map(|(name, privilege)| (name.clone(), (*privilege).into()));
     User {
         name: name.to_owned(),

@@ -48,7 +48,7 @@ impl Passwords {
     }
 
     /// As [`Passwords::is_right`] for a user that may not exist, which takes as long and is never right.
-    pub fn is_right_of(&self, stored: Option<&str>, password: &str) -> bool {
+    pub fn verify_user(&self, stored: Option<&str>, password: &str) -> bool {
         let is_right = self.is_right(stored.unwrap_or(DUMMY_HASH), password);
         is_right && stored.is_some()
     }
@@ -98,6 +98,6 @@ mod tests {
             |hash: &PasswordHash<'_>| (hash.salt.expect("salt").len(), hash.hash.expect("digest").len());
         assert_eq!(lens(&dummy), lens(&of_user));
         let passwords = Passwords::new(&Rng::from_seed(1));
-        assert!(!passwords.is_right_of(None, "secret") && passwords.is_right_of(Some(&stored), "secret"));
+        assert!(!passwords.verify_user(None, "secret") && passwords.verify_user(Some(&stored), "secret"));
     }
 }

@@ -14,7 +14,7 @@ use chronolith_model::{StoreId, TenantId, TimeRange};
 
 use super::Admin;
 use super::error::AdminError;
-use crate::bucket::FolderOf;
+use crate::bucket::FolderOwner;
 use crate::bucket::upload_state::BLOCK_TIMEOUT;
 use crate::exemplars::ExemplarStorage;
 use crate::maintenance::store_removal::remove_samples;
@@ -188,7 +188,7 @@ impl<'a> TenantDeletionJobs<'a> {
         });
         emptied.map_err(failed)?;
         let request = state.request(&folder, BLOCK_TIMEOUT);
-        let object_count = bucket.remove_folder(FolderOf::Tenant, &request).map_err(failed)?;
+        let object_count = bucket.remove_folder(FolderOwner::Tenant, &request).map_err(failed)?;
         self.deletions().update(tenant, |progress| progress.object_count += object_count as u64);
         state.forget_tenant(tenant);
         Ok(())

@@ -22,7 +22,7 @@ use chronolith_model::databases::{
 use parking_lot::Mutex;
 
 use super::adoption::{adopt_all, ensure_known};
-use crate::bucket::FolderOf;
+use crate::bucket::FolderOwner;
 use crate::bucket::upload_state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, RETRY_PAUSES, UploadState, text};
 use crate::storage::Storage;
 
@@ -228,7 +228,7 @@ impl OwnerUpload<'_> {
         }
         for id in &due {
             let request = self.state.request(&Folder::of_store(self.owner, *id), BLOCK_TIMEOUT);
-            let objects = self.state.bucket().remove_folder(FolderOf::Store, &request).map_err(text)?;
+            let objects = self.state.bucket().remove_folder(FolderOwner::Store, &request).map_err(text)?;
             tracing::info!(folder = %request.folder, objects, "dropped store removed from the bucket");
         }
         self.update(|snapshot| {
