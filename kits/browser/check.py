@@ -29,6 +29,7 @@ from hints import hints
 from hostile import hostile
 from keyboard import keyboard
 from legend import legend
+from login import login
 from modules import CHECKS
 from pictures import pictures
 from small import small
@@ -402,7 +403,7 @@ def addresses(browser):
         assert "results" in json.load(answer)
 
 
-STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, answers, legend, small, heatmap, plan, own_times, errors, completion, missing_endpoints, status, wide, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
+STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, answers, legend, small, heatmap, plan, own_times, errors, completion, missing_endpoints, status, wide, live, languages, addresses, login, keyboard, pictures, hostile, axe, speed]
 # Run by a second process next to the others; figures of speed are measured when nothing else runs.
 ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load", "start")
 RESULTS = ("passed", "failed", "skipped")
