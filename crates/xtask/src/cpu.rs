@@ -51,6 +51,13 @@ pub(crate) fn used_by_machine() -> Option<Duration> {
     machine_time(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
+/// Returns the name of the first CPU; `None` without `/proc` or a name in it.
+pub(crate) fn model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
 /// Returns the CPU time of a fixed piece of work in one thread: [`UNIT_ROUNDS`] sorts.
 pub(crate) fn calibrate() -> Duration {
     let rounds = (1..=CALIBRATION_ROUNDS).map(|round| {

@@ -2,7 +2,8 @@
 //! figures in `docs/house/ci-cost.md`.
 //!
 //! Invariants: only a run of all steps that began without anything built is compared or recorded, and only if
-//! nothing else used the machine and its speed stayed the same; any other run prints why it is not.
+//! nothing else used the machine, its speed stayed the same and no step had to install a package; any other
+//! run prints why it is not. Figures of one kind of machine are not compared with those of another.
 //! Not here: measurement of a process (`cpu`).
 
 use std::fmt::Write as _;
@@ -85,6 +86,10 @@ impl Start {
         if others_s > OTHERS_MAX * own_s {
             return Err(format!("other processes used {others_s:.0} s of CPU, the steps {own_s:.0} s"));
         }
+        let installed = super::peers::installed();
+        if !installed.is_empty() {
+            return Err(format!("the steps installed {}", installed.join(", ")));
+        }
         Ok(())
     }
 }
@@ -127,7 +132,7 @@ pub(super) fn check(root: &Path, steps: &[StepCost]) -> Result<Tally> {
     let setting = setting()?;
     if !text.contains(&setting) {
         println!(
-            "CPU time is not compared: {RECORD} is of another compiler or other variables than\n{setting}"
+            "CPU time is not compared: {RECORD} is of another machine, compiler or other variables than\n{setting}"
         );
         return Ok(Tally::default());
     }
@@ -146,7 +151,7 @@ pub(super) fn record(root: &Path, steps: &[StepCost]) -> Result<()> {
     Ok(())
 }
 
-/// Compiler and variables on which the cost of a build depends, as lines of the record.
+/// Machine, compiler and variables on which the cost of a build depends, as lines of the record.
 fn setting() -> Result<String> {
     let out = std::process::Command::new("rustc").arg("--version").output().context("rustc --version")?;
     let compiler = String::from_utf8_lossy(&out.stdout).trim().to_owned();
@@ -154,7 +159,13 @@ fn setting() -> Result<String> {
         .iter()
         .map(|name| format!("`{name}={}`", std::env::var(name).unwrap_or_default()))
         .collect();
-    Ok(format!("- compiler: {compiler}\n- variables: {}\n", variables.join(" ")))
+    Ok(format!("- machine: {}\n- compiler: {compiler}\n- variables: {}\n", machine(), variables.join(" ")))
+}
+
+/// Model and number of the CPUs.
+fn machine() -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{cpus} CPUs, {}", cpu::model().unwrap_or_else(|| "unknown".to_owned()))
 }
 
 const HEAD: &str = "\
@@ -165,8 +176,8 @@ later run of all steps, also from an empty target directory, fails if a step tak
 steps below 10 units are compared by their sum. A unit is the CPU time of sorting 4 times 524,288 numbers in one
 thread, measured before and after the run. CPU time is user and system, of the process tree of a step as far as
 parents have waited for their children. It depends less on other load than wall time does, but not on nothing: two
-groups of steps share caches and cores, and machines differ in memory and disk by more than a sort shows. A figure
-over its bound on another kind of machine asks for a run of the older commit there before it asks for a change.
+groups of steps share caches and cores. Machines differ in memory and disk by more than a sort shows, so a run on
+another kind of machine is not compared; it asks for a record of its own.
 
 ";
 

@@ -9,6 +9,14 @@ use crate::process::find_program;
 /// Result of `apt-get update`, asked for once a run. Held during an installation: `apt-get` refuses to run
 /// twice at the same time, and steps do.
 static UPDATED: Mutex<Option<bool>> = Mutex::new(None);
+/// Packages that this run has installed.
+static INSTALLED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Returns the packages that this run has installed: the time of their installation counts as the time of
+/// a step.
+pub(super) fn installed() -> Vec<String> {
+    INSTALLED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
 /// Makes sure that the Debian package is there.
 ///
@@ -37,6 +45,7 @@ pub(super) fn need_package(package: &str, is_present: impl Fn() -> bool) -> Resu
         && is_present()
     {
         stop_service(sudo, package);
+        INSTALLED.lock().unwrap_or_else(PoisonError::into_inner).push(package.to_owned());
         return Ok(());
     }
     Err(by_hand)
