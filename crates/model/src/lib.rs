@@ -9,6 +9,7 @@ mod columns;
 pub mod databases;
 pub mod decimal;
 pub mod deletion;
+pub mod duration;
 pub mod exemplar;
 pub mod histogram;
 pub mod index;

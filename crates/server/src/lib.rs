@@ -8,7 +8,6 @@
 //! `chronolith`).
 
 mod connections;
-pub mod duration;
 mod exposition;
 mod http;
 mod json;
@@ -17,6 +16,7 @@ mod metrics;
 pub mod options;
 mod process;
 pub mod serve;
+pub mod size;
 mod version;
 mod web;
 mod web_config;

@@ -17,7 +17,7 @@ use chronolith_bucket::maintenance::removal::{DueBlock, Removed, find_due, remov
 use chronolith_bucket::snapshots::Snapshots;
 use chronolith_bucket::{BlockKeys, BucketError, BucketLayout, Purpose, RequestContext};
 use chronolith_model::TenantId;
-use chronolith_server::duration::parse_duration_ms;
+use chronolith_model::duration::parse_duration_ms;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chronolith_bucket::BucketLayout;
+use chronolith_model::duration::parse_duration_ms;
 use chronolith_model::tenant::WEIGHT_MAX;
 use chronolith_model::{BlockEncoding, DuplicatePolicy, OverflowPolicy};
-use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
+use chronolith_server::size::parse_size_bytes;
 use chronolith_server::{AllowedHosts, CorsOrigin, ExternalUrl, Features, RoutePrefix, UdpListener};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 

@@ -6,11 +6,11 @@ use std::num::{IntErrorKind, ParseIntError};
 
 use axum::http::Uri;
 use chronolith_base::utc::parse_rfc3339_ms;
+use chronolith_model::duration::parse_duration_ms;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use percent_encoding::percent_decode_str;
 
 use super::error::ApiError;
-use crate::duration::parse_duration_ms;
 use crate::limits::PARAM_COUNT_MAX;
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ pub(super) async fn runtime(State(web): State<Arc<Web>>) -> Response<Body> {
     let stats = web.service.lifecycle.opened().map(|store| store.statistics().stats()).unwrap_or_default();
     let retention = match web.service.default_limits().retention_ms {
         0 => "unlimited".to_owned(),
-        ms => crate::duration::show_duration_ms(ms),
+        ms => chronolith_model::duration::show_duration_ms(ms),
     };
     success(&json!({
         "startTime": rfc3339_seconds(web.service.started_ms),
