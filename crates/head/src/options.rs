@@ -150,13 +150,17 @@ pub enum WriteError {
     },
     /// The tenant exceeds its ingestion rate.
     #[error(
-        "tenant is above its ingestion rate limit (ingestion-rate) of {rate} samples/s with a burst (ingestion-burst) of {burst}"
+        "tenant is above its ingestion rate limit (ingestion-rate) of {rate} samples/s with a burst (ingestion-burst) of {burst}: {used} in use, {sample_count} more requested"
     )]
     RateLimited {
         /// Limit in samples per second.
         rate: u64,
         /// Limit of samples in one burst.
         burst: u64,
+        /// Samples of the burst in use, rounded down.
+        used: u64,
+        /// Samples of the request.
+        sample_count: u64,
         /// Milliseconds after which a retry may succeed.
         retry_after_ms: u64,
     },
@@ -172,13 +176,17 @@ pub enum WriteError {
     },
     /// The tenant exceeds its ingestion rate in bytes.
     #[error(
-        "tenant is above its ingestion rate limit (ingestion-bytes-rate) of {rate} bytes/s with a burst (ingestion-bytes-burst) of {burst}"
+        "tenant is above its ingestion rate limit (ingestion-bytes-rate) of {rate} bytes/s with a burst (ingestion-bytes-burst) of {burst}: {used} in use, {byte_count} more requested"
     )]
     BytesRateLimited {
         /// Limit in bytes per second.
         rate: u64,
         /// Limit of bytes in one burst.
         burst: u64,
+        /// Bytes of the burst in use, rounded down.
+        used: u64,
+        /// Bytes of the request.
+        byte_count: u64,
         /// Milliseconds after which a retry may succeed.
         retry_after_ms: u64,
     },

@@ -12,6 +12,7 @@ mod job;
 mod memory_limit;
 mod mixed;
 mod overflow;
+mod reached;
 mod reordered;
 mod resolve;
 mod slices;
@@ -39,6 +40,7 @@ use field_types::find_contested;
 use job::{AppendJob, AppendScratch, TimeBounds};
 use memory_limit::MemoryLimit;
 use overflow::fold_known;
+use reached::note_time_limits;
 use texts::{BatchTexts, intern_texts};
 use time_order::sorted_by_time;
 
@@ -134,6 +136,7 @@ impl Writer {
             return Err(refused);
         }
         count_outcome(&mut job);
+        note_time_limits(&mut job.outcome, bounds, limits, store.unit);
         let outcome = job.outcome;
         drop(texts);
         // The types of new fields in shard groups that were refused hold for the next batch.

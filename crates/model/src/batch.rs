@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::duration::show_duration_ms;
 use crate::{
     Exemplar, ExemplarRejects, Histogram, KIND_LABEL, Labels, LabelsBuilder, MetadataEntry, ReorderRule,
     TimeRange, WordKind,
@@ -481,17 +482,63 @@ pub struct FullTagValue {
     pub value_count: u64,
 }
 
-/// A limit of series that a new series would exceed: of its tenant, its metric, or one of its labels.
+/// A limit that a rejected series or sample exceeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FullIndexLimit {
-    /// [`Reject::SeriesLimit`], [`Reject::MetricSeriesLimit`] or [`Reject::LabelValueLimit`].
+pub struct ReachedLimit {
+    /// The reject.
     pub kind: Reject,
-    /// The metric or the label; empty for a tenant.
+    /// The metric or the label; empty where the limit is one of neither.
     pub name: String,
-    /// Series of the tenant or metric, or values of the label.
+    /// Series of the tenant or metric, values of the label, labels of the series, bytes of the name or value,
+    /// or distance of the sample from the clock or the newest sample in milliseconds.
     pub used: u64,
-    /// The limit.
+    /// The limit, in the unit of `used`.
     pub limit: u64,
+}
+
+impl ReachedLimit {
+    /// Returns the message for clients. Parts of [`Reject::message`] that clients compare are in it.
+    fn message(&self) -> String {
+        let ReachedLimit { kind, name, used, limit } = self;
+        let duration = |ms: u64| show_duration_ms(i64::try_from(ms).unwrap_or(i64::MAX));
+        match kind {
+            Reject::SeriesLimit => format!("the tenant has {used} series, and series-limit allows {limit}"),
+            Reject::MetricSeriesLimit => {
+                format!("metric {name:?} has {used} series, and series-per-metric-limit allows {limit}")
+            }
+            Reject::LabelValueLimit => {
+                format!("label {name:?} has {used} values, and values-per-label-limit allows {limit}")
+            }
+            Reject::TooManyLabels => {
+                format!("series has {used} labels, and label-count-limit allows {limit}")
+            }
+            Reject::LabelNameTooLong => {
+                format!("label name has {used} bytes, and label-name-length-limit allows {limit}")
+            }
+            Reject::LabelValueTooLong => {
+                format!(
+                    "value of label {name:?} has {used} bytes, and label-value-length-limit allows {limit}"
+                )
+            }
+            Reject::OutOfBounds => format!(
+                "out of bounds: sample is {} in the future, and future-limit allows {}",
+                duration(*used),
+                duration(*limit)
+            ),
+            Reject::TooOld => format!(
+                "sample is older than the retention: it is {} old, and retention allows {}",
+                duration(*used),
+                duration(*limit)
+            ),
+            Reject::OutOfOrder => format!(
+                "out of order sample: too old sample for the out-of-order-window of the tenant: it is {} before \
+                 the newest one, and out-of-order-window allows {}",
+                duration(*used),
+                duration(*limit)
+            ),
+            other => other.message().to_owned(),
+        }
+    }
 }
 
 /// Samples of a batch that were folded into overflow series.
@@ -539,8 +586,8 @@ pub struct WriteOutcome {
     pub field_conflict: Option<FieldConflict>,
     /// The first tag with too many values.
     pub full_tag: Option<FullTagValue>,
-    /// The first full limit of each kind.
-    pub full_limits: Vec<FullIndexLimit>,
+    /// The first limit of each kind that a reject exceeds.
+    pub reached_limits: Vec<ReachedLimit>,
     /// Points with a conflict of types; all their samples are rejected.
     pub conflict_point_count: u64,
     /// The batch has two types of a field that was new in a shard group: its samples in that group are
@@ -583,32 +630,24 @@ impl WriteOutcome {
         self.rejected.iter_mut().zip(later.rejected).for_each(|(count, more)| *count += more);
         self.field_conflict = self.field_conflict.take().or(later.field_conflict);
         self.full_tag = self.full_tag.take().or(later.full_tag);
-        later.full_limits.into_iter().for_each(|full| self.note_full(full));
+        later.reached_limits.into_iter().for_each(|full| self.note_reached(full));
         self.conflict_point_count += later.conflict_point_count;
         self.has_refused_shard_group |= later.has_refused_shard_group;
     }
 
-    /// Keeps the first full limit of each kind.
-    pub fn note_full(&mut self, full: FullIndexLimit) {
-        if self.full_limits.iter().all(|known| known.kind != full.kind) {
-            self.full_limits.push(full);
+    /// Keeps the first limit of each kind.
+    pub fn note_reached(&mut self, reached: ReachedLimit) {
+        if self.reached_limits.iter().all(|known| known.kind != reached.kind) {
+            self.reached_limits.push(reached);
         }
     }
 
     /// Returns the message of a reject for clients, with the use of the limit where it is known.
     #[must_use]
     pub fn message(&self, kind: Reject) -> Cow<'static, str> {
-        match self.full_limits.iter().find(|full| full.kind == kind) {
+        match self.reached_limits.iter().find(|reached| reached.kind == kind) {
             None => Cow::Borrowed(kind.message()),
-            Some(FullIndexLimit { kind: Reject::SeriesLimit, used, limit, .. }) => {
-                Cow::Owned(format!("the tenant has {used} series, and series-limit allows {limit}"))
-            }
-            Some(FullIndexLimit { kind: Reject::MetricSeriesLimit, name, used, limit }) => Cow::Owned(
-                format!("metric {name:?} has {used} series, and series-per-metric-limit allows {limit}"),
-            ),
-            Some(FullIndexLimit { name, used, limit, .. }) => Cow::Owned(format!(
-                "label {name:?} has {used} values, and values-per-label-limit allows {limit}"
-            )),
+            Some(reached) => Cow::Owned(reached.message()),
         }
     }
 

@@ -27,7 +27,7 @@ pub mod store;
 pub mod tenant;
 pub mod time;
 
-pub use batch::{BatchSeries, FullIndexLimit, LabelSource, Reject, SeriesKey, WriteBatch, WriteOutcome};
+pub use batch::{BatchSeries, LabelSource, ReachedLimit, Reject, SeriesKey, WriteBatch, WriteOutcome};
 pub use columns::Columns;
 pub use deletion::Deletion;
 pub use exemplar::{Exemplar, ExemplarReject, ExemplarRejects};

@@ -77,7 +77,7 @@ enum Refused {
     /// The bucket never holds as many.
     NeverFits,
     /// The bucket has too few for now.
-    Wait { retry_after_ms: u64 },
+    Wait { used: u64, retry_after_ms: u64 },
 }
 
 /// Buckets of one rate of all tenants with a limit.
@@ -108,7 +108,9 @@ impl IngestionRates {
         let taken = self.samples.take(store, Rate { per_second: rate, burst }, size.samples, now_ns);
         taken.map_err(|refused| match refused {
             Refused::NeverFits => WriteError::BurstExceeded { sample_count: size.samples, burst },
-            Refused::Wait { retry_after_ms } => WriteError::RateLimited { rate, burst, retry_after_ms },
+            Refused::Wait { used, retry_after_ms } => {
+                WriteError::RateLimited { rate, burst, used, sample_count: size.samples, retry_after_ms }
+            }
         })?;
         let Rate { per_second: rate, burst } = Rate::of_bytes(limits);
         let taken = self.bytes.take(store, Rate { per_second: rate, burst }, size.bytes, now_ns);
@@ -116,8 +118,8 @@ impl IngestionRates {
             self.samples.give_back(store, Rate::of_samples(limits), size.samples);
             match refused {
                 Refused::NeverFits => WriteError::BytesBurstExceeded { byte_count: size.bytes, burst },
-                Refused::Wait { retry_after_ms } => {
-                    WriteError::BytesRateLimited { rate, burst, retry_after_ms }
+                Refused::Wait { used, retry_after_ms } => {
+                    WriteError::BytesRateLimited { rate, burst, used, byte_count: size.bytes, retry_after_ms }
                 }
             }
         })
@@ -169,7 +171,7 @@ impl TokenBuckets {
         let missing = token_count as f64 - bucket.tokens;
         if missing > 0.0 {
             let retry_after_ms = (missing / rate.per_second as f64 * 1000.0).ceil() as u64;
-            return Err(Refused::Wait { retry_after_ms });
+            return Err(Refused::Wait { used: (burst - bucket.tokens) as u64, retry_after_ms });
         }
         bucket.take(token_count as f64, rate);
         Ok(())
@@ -242,7 +244,13 @@ mod tests {
         let never = WriteError::BytesBurstExceeded { byte_count: 10_001, burst: 10_000 };
         assert_eq!(take(50, 10_001, 0), Err(never));
         take(50, 10_000, 0).unwrap();
-        let refused = WriteError::BytesRateLimited { rate: 1000, burst: 10_000, retry_after_ms: 500 };
+        let refused = WriteError::BytesRateLimited {
+            rate: 1000,
+            burst: 10_000,
+            used: 10_000,
+            byte_count: 500,
+            retry_after_ms: 500,
+        };
         assert_eq!(take(50, 500, 0), Err(refused));
         take(50, 0, 0).unwrap();
         take(1, 500, SECOND_NS / 2).unwrap();
@@ -256,7 +264,14 @@ mod tests {
         let (rates, tenant, limits) = (IngestionRates::default(), StoreId::anonymous(), limits(100, 500));
         rates.take(&tenant, &limits, samples(500), 0).unwrap();
         let refused = rates.take(&tenant, &limits, samples(50), 0).unwrap_err();
-        assert_eq!(refused, WriteError::RateLimited { rate: 100, burst: 500, retry_after_ms: 500 });
+        let limited = WriteError::RateLimited {
+            rate: 100,
+            burst: 500,
+            used: 500,
+            sample_count: 50,
+            retry_after_ms: 500,
+        };
+        assert_eq!(refused, limited);
         rates.take(&tenant, &limits, samples(50), SECOND_NS / 2).unwrap();
         rates.take(&tenant, &limits, samples(1), SECOND_NS / 2).unwrap_err();
         rates.take(&tenant, &limits, samples(500), 100 * SECOND_NS).unwrap();

@@ -24,7 +24,7 @@ use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError};
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    DuplicatePolicy, FullIndexLimit, Queryable, Reject, StoreId, TenantId, TenantLimits, WriteBatch,
+    DuplicatePolicy, Queryable, ReachedLimit, Reject, StoreId, TenantId, TenantLimits, WriteBatch,
     WriteOutcome,
 };
 
@@ -300,7 +300,7 @@ impl Tsdb {
         let limit = limits.series_max as u64;
         if used >= limit {
             let name = String::new();
-            outcome.note_full(FullIndexLimit { kind: Reject::SeriesLimit, name, used, limit });
+            outcome.note_reached(ReachedLimit { kind: Reject::SeriesLimit, name, used, limit });
         }
     }
 

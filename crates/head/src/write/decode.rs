@@ -12,6 +12,7 @@ use chronolith_model::{
 };
 
 use super::job::{TimeBounds, series_text};
+use super::reached::{note_label_limit, note_time_limits};
 use super::resolve::check_labels;
 use crate::options::WriteError;
 use crate::series::stripe::Arrivals;
@@ -45,7 +46,7 @@ pub(super) fn decode(
         if series.samples.is_empty() {
             continue;
         }
-        match parse(batch, idx, limits, &mut builder) {
+        match parse(batch, idx, limits, &mut builder, &mut outcome) {
             Ok(labels) => {
                 let arrivals = by_labels.entry(labels).or_default();
                 add_samples(batch, idx, bounds, limits.duplicates, arrivals, &mut outcome);
@@ -56,6 +57,7 @@ pub(super) fn decode(
             }
         }
     }
+    note_time_limits(&mut outcome, bounds, limits, store.time_unit());
     let resolved = by_labels.into_iter().map(|(labels, mut arrivals)| {
         arrivals.resolve();
         DecodedSeries { labels, samples: arrivals.into_samples() }
@@ -69,11 +71,13 @@ fn parse(
     idx: u32,
     limits: &TenantLimits,
     builder: &mut LabelsBuilder,
+    outcome: &mut WriteOutcome,
 ) -> Result<Labels, Reject> {
     builder.clear();
     (batch.source.parse)(batch.key_of(idx as usize), builder)?;
     builder.sort();
-    check_labels(builder, limits, batch.source.is_typed)?;
+    check_labels(builder, limits, batch.source.is_typed)
+        .inspect_err(|kind| note_label_limit(outcome, builder, limits, *kind))?;
     Ok(builder.finish())
 }
 

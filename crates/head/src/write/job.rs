@@ -100,8 +100,9 @@ impl AppendScratch {
 /// Timestamps that a tenant may write, in its unit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimeBounds {
-    /// The earliest that the unit has.
+    /// The earliest and the latest that the unit has.
     first: i64,
+    last: i64,
     earliest: i64,
     /// Earlier samples are outside the out-of-order window of the tenant.
     earliest_in_order: i64,
@@ -127,7 +128,21 @@ impl TimeBounds {
             i64::MIN
         };
         let (first, last) = unit.sample_times().into_inner();
-        TimeBounds { first, earliest: earliest.max(first), earliest_in_order, latest: latest.min(last) }
+        TimeBounds { first, last, earliest: earliest.max(first), earliest_in_order, latest: latest.min(last) }
+    }
+
+    /// Returns how far a rejected sample is beyond a limit of the tenant, in ticks, and the limit in
+    /// milliseconds; `None` if `kind` is no limit of time, or `time` is one that cannot be stored.
+    pub(super) fn excess(self, kind: Reject, time: i64, limits: &TenantLimits) -> Option<(i64, i64)> {
+        let (excess, limit_ms) = match kind {
+            Reject::OutOfBounds if self.latest < self.last => {
+                (time.saturating_sub(self.latest), limits.future_ms_max)
+            }
+            Reject::TooOld => (self.earliest.saturating_sub(time), limits.retention_ms),
+            Reject::OutOfOrder => (self.earliest_in_order.saturating_sub(time), limits.out_of_order_ms),
+            _ => return None,
+        };
+        (excess > 0).then_some((excess, limit_ms))
     }
 
     /// Returns the reject of a sample at `time`, or `None` if it is within the bounds.

@@ -11,6 +11,7 @@ use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits, WriteOu
 
 use super::job::{AppendJob, AppendScratch, series_text};
 use super::overflow::{Folding, entry_or_create, is_foldable, may_fold};
+use super::reached::note_label_limit;
 use crate::counters::Counter;
 use crate::index::overflow::OverflowState;
 use crate::index::series_keys::{ID_NONE, key_count_max};
@@ -119,7 +120,8 @@ fn resolve_one(
     builder.clear();
     (job.batch.source.parse)(job.batch.key_of(idx as usize), builder)?;
     builder.sort();
-    let pairs = check_labels(builder, job.limits, job.batch.source.is_typed)?;
+    let pairs = check_labels(builder, job.limits, job.batch.source.is_typed)
+        .inspect_err(|kind| note_label_limit(&mut job.outcome, builder, job.limits, *kind))?;
     if let Some(id) = tables.find(pairs.iter().copied(), &mut scratch.members) {
         return Ok(Resolved::Series(id));
     }
@@ -154,7 +156,7 @@ fn resolve_one(
         {
             return Ok(Resolved::Folded(entry));
         }
-        job.outcome.note_full(full);
+        job.outcome.note_reached(full);
         return Err(kind);
     }
     let id = job.state.index.ids.take().ok_or(Reject::SeriesIdsExhausted)?;

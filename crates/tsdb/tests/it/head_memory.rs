@@ -129,7 +129,9 @@ fn a_tenant_has_a_rate_and_a_refused_batch_takes_nothing_of_it() {
     assert_eq!(refused, WriteError::BurstExceeded { sample_count: 501, burst: 500 });
     assert_eq!(tsdb.append(&limited, &batch(0, 500, START_MS)).expect("a burst").accepted_count, 500);
     let refused = tsdb.append(&limited, &batch(0, 200, START_MS + 1)).expect_err("above the rate");
-    assert_eq!(refused, WriteError::RateLimited { rate: 100, burst: 500, retry_after_ms: 2000 });
+    let rate_limited =
+        WriteError::RateLimited { rate: 100, burst: 500, used: 500, sample_count: 200, retry_after_ms: 2000 };
+    assert_eq!(refused, rate_limited);
     assert_eq!(machine.read(&tsdb, &limited, "series_0"), [(START_MS, 1f64.to_bits())]);
     assert_eq!(tsdb.append(&free, &batch(0, 2000, START_MS)).expect("no limit").accepted_count, 2000);
     machine.clock.advance(Duration::from_secs(2));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use chronolith_base::hash::HashSet;
 use chronolith_model::index::{CachedMatches, LabelIndex, RegexCache};
 use chronolith_model::kind::is_reserved;
-use chronolith_model::{FullIndexLimit, GoRegex, METRIC_NAME, Matcher, QueryError, Reject, TenantLimits};
+use chronolith_model::{GoRegex, METRIC_NAME, Matcher, QueryError, ReachedLimit, Reject, TenantLimits};
 
 use super::tag_values::{FullTag, TagValues};
 use super::tenant_index::{TenantIndex, hash_members};
@@ -327,17 +327,13 @@ impl TenantIndex {
 
     /// Returns the limit that a new series would exceed: series of its metric, or values of one of its
     /// labels. Cost: a lookup per label whose number of values is at the limit, and one of the metric.
-    pub(crate) fn full_limit(
-        &self,
-        labels: &[(&str, &str)],
-        limits: &TenantLimits,
-    ) -> Option<FullIndexLimit> {
+    pub(crate) fn full_limit(&self, labels: &[(&str, &str)], limits: &TenantLimits) -> Option<ReachedLimit> {
         if limits.ingestion.metric_series_max > 0
             && let Some((_, metric)) = labels.iter().find(|(name, _)| *name == METRIC_NAME)
             && let Some(pair) = self.find_name(METRIC_NAME).and_then(|name| self.find_pair(name, metric))
             && self.pairs[pair as usize].live_count as usize >= limits.ingestion.metric_series_max
         {
-            return Some(FullIndexLimit {
+            return Some(ReachedLimit {
                 kind: Reject::MetricSeriesLimit,
                 name: (*metric).to_owned(),
                 used: u64::from(self.pairs[pair as usize].live_count),
@@ -351,7 +347,7 @@ impl TenantIndex {
             self.is_full_label(name, value, limits.ingestion.label_values_max)
         };
         let (name, _) = labels.iter().find(full)?;
-        Some(FullIndexLimit {
+        Some(ReachedLimit {
             kind: Reject::LabelValueLimit,
             name: (*name).to_owned(),
             used: self.find_name(name).map_or(0, |id| u64::from(self.names[id as usize].live_count)),

@@ -89,8 +89,8 @@ struct WriteLimit {
     /// Time between two steps.
     pause: Duration,
     status: StatusCode,
-    /// Part of the answer to the first step above the limit.
-    text: &'static str,
+    /// Use and limit as the answer to the first step above the limit writes them.
+    figures: fn() -> [String; 2],
 }
 
 const NO_PAUSE: Duration = Duration::ZERO;
@@ -102,7 +102,7 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: one_series,
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "the tenant has 2 series, and series-limit allows 2",
+        figures: || figures("2", "2"),
     },
     WriteLimit {
         setting: "series-per-metric-limit",
@@ -110,7 +110,7 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: one_series,
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "metric \"m\" has 2 series, and series-per-metric-limit allows 2",
+        figures: || figures("2", "2"),
     },
     WriteLimit {
         setting: "values-per-label-limit",
@@ -118,7 +118,7 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: one_series,
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "label \"i\" has 2 values, and values-per-label-limit allows 2",
+        figures: || figures("2", "2"),
     },
     WriteLimit {
         setting: "label-count-limit",
@@ -129,7 +129,7 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         },
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "series has more labels than label-count-limit allows",
+        figures: || figures("5", "4"),
     },
     WriteLimit {
         setting: "label-name-length-limit",
@@ -137,7 +137,7 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: |step| labelled(step, &[(&"n".repeat(step.choose(9, 10, 11)), "x")]),
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "label name is longer than label-name-length-limit allows",
+        figures: || figures("11", "10"),
     },
     WriteLimit {
         setting: "label-value-length-limit",
@@ -145,7 +145,7 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: |step| labelled(step, &[("l", &"v".repeat(step.choose(9, 10, 11)))]),
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "label value is longer than label-value-length-limit allows",
+        figures: || figures("11", "10"),
     },
     WriteLimit {
         setting: "future-limit",
@@ -153,7 +153,7 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: |step| timed(step, step.choose(59_999, 60_000, 60_001)),
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "sample is further in the future than future-limit allows",
+        figures: || figures("1m1ms", "1m"),
     },
     WriteLimit {
         setting: "retention",
@@ -161,7 +161,7 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: |step| timed(step, step.choose(-3_599_999, -3_600_000, -3_600_001)),
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "sample is older than the retention",
+        figures: || figures("1h1ms", "1h"),
     },
     WriteLimit {
         setting: "out-of-order-window",
@@ -175,16 +175,16 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         },
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
-        text: "too old sample for the out-of-order-window of the tenant",
+        figures: || figures("1m1ms", "1m"),
     },
     WriteLimit {
         setting: "ingestion-rate",
-        set: |limits| (limits.ingestion.rate, limits.ingestion.burst) = (1, 10),
+        set: |limits| (limits.ingestion.rate, limits.ingestion.burst) = (7, 10),
         // Below and at the limit together have the samples of the burst.
         request: |step| samples(step, step.choose(4, 6, 1)),
         pause: NO_PAUSE,
         status: StatusCode::TOO_MANY_REQUESTS,
-        text: "ingestion rate limit (ingestion-rate) of 1 samples/s with a burst (ingestion-burst) of 10",
+        figures: || figures("10", "7"),
     },
     WriteLimit {
         setting: "ingestion-burst",
@@ -192,17 +192,18 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: |step| samples(step, step.choose(9, 10, 11)),
         pause: Duration::from_secs(10),
         status: StatusCode::BAD_REQUEST,
-        text: "request of 11 samples is above the tenant's ingestion burst limit (ingestion-burst) of 10",
+        figures: || figures("11", "10"),
     },
     WriteLimit {
         setting: "ingestion-bytes-rate",
         set: |limits| {
-            (limits.ingestion.bytes_rate, limits.ingestion.bytes_burst) = (1, 2 * bytes_of_a_request());
+            (limits.ingestion.bytes_rate, limits.ingestion.bytes_burst) = (7, 2 * bytes_of_a_request());
         },
         request: one_series,
         pause: NO_PAUSE,
         status: StatusCode::TOO_MANY_REQUESTS,
-        text: "ingestion rate limit (ingestion-bytes-rate) of 1 bytes/s with a burst (ingestion-bytes-burst) of",
+        // The requests before have taken the burst.
+        figures: || figures(2 * bytes_of_a_request(), 7),
     },
     WriteLimit {
         setting: "ingestion-bytes-burst",
@@ -213,9 +214,13 @@ const WRITE_LIMITS: &[WriteLimit] = &[
         request: |step| samples(step, step.choose(9, 10, 11)),
         pause: Duration::from_secs(10),
         status: StatusCode::BAD_REQUEST,
-        text: "bytes unpacked is above the tenant's ingestion burst limit (ingestion-bytes-burst) of",
+        figures: || figures(samples(Step::Above(0), 11).body().len(), samples(Step::At, 10).body().len()),
     },
 ];
+
+fn figures(used: impl ToString, limit: impl ToString) -> [String; 2] {
+    [used.to_string(), limit.to_string()]
+}
 
 /// One series of the step with two labels and further ones.
 fn labelled(step: Step, further: &[(&str, &str)]) -> RequestEncoder {
@@ -291,7 +296,7 @@ impl WriteLimit {
             clock.advance(self.pause);
         }
         let answer = self.check_refused(&server, 0).await;
-        assert!(answer.text.contains(self.text), "{}: {}", self.setting, answer.text);
+        self.check_text(&answer.text);
         for step in [Step::Below, Step::At, Step::Above(0)] {
             self.check_stored(&server, "b", step).await;
         }
@@ -299,6 +304,20 @@ impl WriteLimit {
         self.check_stored(&server, "a", Step::Above(1)).await;
         reload(&server, self.set);
         self.check_refused(&server, 2).await;
+    }
+
+    /// The text of a refusal has the setting, its limit and the use of it as words before the example.
+    #[track_caller]
+    fn check_text(&self, text: &str) {
+        let (reason, _example) = text.rsplit_once(": series ").unwrap_or((text, ""));
+        let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let words: Vec<&str> = reason.split(|c: char| !is_of_word(c)).collect();
+        let [used, limit] = (self.figures)();
+        for part in [self.setting, used.as_str(), limit.as_str()] {
+            let count = words.iter().filter(|word| **word == part).count();
+            let wanted = if used == limit && part == used { 2 } else { 1 };
+            assert!(count >= wanted, "{}: no {part:?} in {text}", self.setting);
+        }
     }
 
     async fn check_stored(&self, server: &Fixture, tenant: &str, step: Step) {
