@@ -6,6 +6,7 @@
 //! Not here: the file and the form of a line (`service::audit`), statements of InfluxQL (`influx::query`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -110,7 +111,7 @@ async fn read_target(
 ) -> Result<(Request, chronolith_base::Reservation), ApiError> {
     let (parts, request_body) = request.into_parts();
     let budget = &web.service.admission.query_memory.of(&chronolith_model::TenantId::anonymous(), 0).budget;
-    let read = body::read(request_body, FORM_BYTES_MAX, budget).await?;
+    let read = body::read_waiting(request_body, FORM_BYTES_MAX, budget, Duration::ZERO).await?;
     let mut params = Params::default();
     if point.route.body == RequestBody::Json {
         notes.set_target("body", serde_json::from_slice(&read.bytes).unwrap_or(Value::Null));

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use chronolith_base::{BudgetExceeded, MemoryBudget, Reservation};
+use chronolith_model::QueryError;
 use http_body_util::BodyExt as _;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
@@ -27,17 +28,33 @@ pub(crate) struct BodyBytes {
     pub(crate) held: Reservation,
 }
 
-/// Reads all of `body`, at most `bytes_max`.
-pub(crate) async fn read(body: Body, bytes_max: usize, budget: &MemoryBudget) -> Result<BodyBytes, ApiError> {
-    read_waiting(body, bytes_max, budget, Duration::ZERO).await
+/// Reads all of the body of a query, at most `bytes_max`. Without memory it fails at once, as the query would
+/// later.
+pub(crate) async fn read_query(
+    body: Body,
+    bytes_max: usize,
+    budget: &MemoryBudget,
+) -> Result<BodyBytes, ApiError> {
+    read_within(body, bytes_max, budget, Duration::ZERO, |full| QueryError::from(full).into()).await
 }
 
-/// As [`read`], but waits for memory instead of failing at once: the client is not read from meanwhile.
+/// Reads all of `body`, at most `bytes_max`. It waits for memory: the client is not read from meanwhile.
 pub(crate) async fn read_waiting(
+    body: Body,
+    bytes_max: usize,
+    budget: &MemoryBudget,
+    memory_wait: Duration,
+) -> Result<BodyBytes, ApiError> {
+    let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
+    read_within(body, bytes_max, budget, memory_wait, no_memory).await
+}
+
+async fn read_within(
     mut body: Body,
     bytes_max: usize,
     budget: &MemoryBudget,
     memory_wait: Duration,
+    no_memory: fn(BudgetExceeded) -> ApiError,
 ) -> Result<BodyBytes, ApiError> {
     if HttpBody::size_hint(&body).lower() > bytes_max as u64 {
         discard(body).await;
@@ -45,7 +62,7 @@ pub(crate) async fn read_waiting(
     }
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let memory_deadline = Instant::now() + memory_wait;
-    let frames = read_frames(&mut body, bytes_max, budget, memory_deadline);
+    let frames = read_frames(&mut body, bytes_max, budget, memory_deadline, no_memory);
     let read = tokio::time::timeout(BODY_READ_TIMEOUT, frames).await;
     let result = read.unwrap_or_else(|_| Err(too_slow(BODY_READ_TIMEOUT)));
     if result.as_ref().is_err_and(|error| error.kind != ErrorKind::TooSlow) {
@@ -75,8 +92,8 @@ async fn read_frames(
     bytes_max: usize,
     budget: &MemoryBudget,
     memory_deadline: Instant,
+    no_memory: fn(BudgetExceeded) -> ApiError,
 ) -> Result<BodyBytes, ApiError> {
-    let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     let mut bytes = Vec::new();
     let announced_bytes = usize::try_from(HttpBody::size_hint(body).lower()).unwrap_or(bytes_max);
     let mut held = budget.reserve(0).map_err(no_memory)?;

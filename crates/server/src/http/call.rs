@@ -5,13 +5,13 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use chronolith_base::Reservation;
-use chronolith_model::TenantId;
+use chronolith_model::{QueryError, TenantId};
 use chronolith_service::access::Identity;
 
 use super::audit_notes::AuditNotes;
 use super::body;
 use super::compress::{self, Coding};
-use super::error::{ApiError, ErrorKind};
+use super::error::ApiError;
 use super::params::Params;
 use super::request::RequestInfo;
 use super::sender::identity_of;
@@ -60,14 +60,13 @@ async fn read(web: &Web, request: Request, body_use: BodyUse) -> Result<(Call, V
     let tenant = identity.tenant().clone();
     let memory_max = web.service.limits_of(&tenant).queries.memory_bytes_max;
     let memory = web.service.admission.query_memory.of(&tenant, memory_max);
-    let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     let query = parts.uri.query().unwrap_or("");
-    let mut held = memory.budget.reserve(query.len() as u64).map_err(no_memory)?;
+    let mut held = memory.budget.reserve(query.len() as u64).map_err(QueryError::from)?;
     let mut params = Params::default();
     let mut rest = Vec::new();
     if parts.method == Method::POST || parts.method == Method::PUT {
-        let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
-        held.grow(body.bytes.len() as u64).map_err(no_memory)?;
+        let body = body::read_query(request_body, FORM_BYTES_MAX, &memory.budget).await?;
+        held.grow(body.bytes.len() as u64).map_err(QueryError::from)?;
         rest = match body_use {
             BodyUse::Form => read_form(&parts.headers, body.bytes, &mut params).await?,
             BodyUse::Raw => body.bytes,

@@ -65,7 +65,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let tenant = identity.tenant().clone();
     let memory_max = web.service.limits_of(&tenant).queries.memory_bytes_max;
     let memory = web.service.admission.query_memory.of(&tenant, memory_max);
-    let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
+    let body = body::read_query(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = decode(web, &identity, body).await?;
     let names = request.queries.iter().flat_map(|query| selected_names(&query.matchers));
     web.service.queries.metric_usage.record(&tenant, names, web.service.env.clock.now_ms());

@@ -105,12 +105,12 @@ fn regex_bytes(call: &Call) -> u64 {
 /// Parses the body of a change, within the memory of a query.
 ///
 /// # Errors
-/// 400 if the body is not JSON, 503 without memory for it.
+/// 400 if the body is not JSON, 422 without memory for it.
 pub(super) fn json_of(web: &Web, call: &Call, body: &[u8]) -> Result<Value, ApiError> {
     let memory_max = web.service.limits_of(&call.tenant).queries.memory_bytes_max;
     let memory = web.service.admission.query_memory.of(&call.tenant, memory_max);
     let parsed = memory.budget.reserve((body.len() as u64).saturating_mul(PARSED_FACTOR));
-    let _held = parsed.map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
+    let _held = parsed.map_err(QueryError::from)?;
     serde_json::from_slice(body)
         .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
 }

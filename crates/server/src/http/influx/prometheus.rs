@@ -42,8 +42,9 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, Infl
         }
     };
     let tenant = identity.tenant();
-    let memory = web.service.admission.query_memory.of(tenant, 0);
-    let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
+    let memory_max = web.service.limits_of(tenant).queries.memory_bytes_max;
+    let memory = web.service.admission.query_memory.of(tenant, memory_max);
+    let body = body::read_query(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = remote_read::decode(web, &identity, body).await?;
     remote_read::note_queries(&AuditNotes::of(&parts.extensions), &request.queries);
     // InfluxDB answers with samples, whatever else the client accepts.

@@ -353,6 +353,14 @@ fn every_setting_of_tenants_has_a_test() {
     assert_eq!(tested, declared);
 }
 
+async fn post_as(server: &Fixture, tenant: &str, path: &str, form: &str) -> Answer {
+    let request = Request::post(path)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .header("X-Scope-OrgID", tenant)
+        .body(Body::from(form.to_owned()));
+    server.send(request.expect("a request")).await
+}
+
 const SUM: &str = "/api/v1/query?query=sum(sum_over_time(m[5m]))";
 
 /// A server of which both tenants have ten samples, a second apart until now.
@@ -408,17 +416,19 @@ async fn a_tenant_runs_no_more_queries_than_its_limit() {
 #[tokio::test]
 async fn queries_of_a_tenant_use_no_more_memory_than_its_limit() {
     let server = server_with_samples().await;
-    // The parameters of the request fit 100 bytes, the query does not.
-    for (memory_bytes_max, is_refused) in [(1 << 20, false), (100, true), (0, false)] {
+    // The parameters of the request fit 100 bytes, the query does not; 10 bytes fit neither.
+    for (memory_bytes_max, is_refused) in [(1 << 20, false), (100, true), (10, true), (0, false)] {
         reload_queries(&server, |queries| queries.memory_bytes_max = memory_bytes_max);
         if is_refused {
-            let answer = server.get_as("a", SUM).await;
-            assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", answer.text);
-            assert!(
-                answer.text.contains("queries of the tenant memory limit of 100 bytes"),
-                "{}",
-                answer.text
-            );
+            let text = format!("queries of the tenant memory limit of {memory_bytes_max} bytes");
+            for answer in [
+                server.get_as("a", SUM).await,
+                post_as(&server, "a", "/api/v1/query", "query=sum(sum_over_time(m[5m]))").await,
+                post_as(&server, "a", "/query", &format!("q={}", "SHOW+DATABASES;".repeat(20))).await,
+            ] {
+                assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", answer.text);
+                assert!(answer.text.contains(&text), "{}", answer.text);
+            }
         } else {
             check_sum(&server, "a", "10").await;
         }

@@ -51,12 +51,13 @@ impl QueryRequest {
         let (parts, request_body) = request.into_parts();
         let identity = identity_of(&parts.extensions).map_err(ApiError::from)?;
         let tenant = identity.tenant().clone();
-        let memory = web.service.admission.query_memory.of(&tenant, 0);
+        let memory_max = web.service.limits_of(&tenant).queries.memory_bytes_max;
+        let memory = web.service.admission.query_memory.of(&tenant, memory_max);
         let mut params = Params::default();
         let is_get = parts.method != Method::POST;
         let mut file = None;
         if !is_get {
-            let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
+            let body = body::read_query(request_body, FORM_BYTES_MAX, &memory.budget).await?;
             let kind =
                 parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
             if kind.starts_with("multipart/form-data") {
