@@ -38,10 +38,7 @@ pub(crate) fn post_form(
 ) -> anyhow::Result<Answer> {
     let url = join(url, path);
     let client = HttpClient::new(BODY_TIMEOUT)?;
-    let mut request = client.post(&url);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
+    let request = with_headers(client.post(&url), headers);
     exchange(&client, request.form(form), &url, "posting to")
 }
 
@@ -49,11 +46,18 @@ pub(crate) fn post_form(
 pub(crate) fn get(url: &str, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Answer> {
     let url = join(url, path);
     let client = HttpClient::new(BODY_TIMEOUT)?;
-    let mut request = client.get(&url);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    exchange(&client, request, &url, "getting")
+    exchange(&client, with_headers(client.get(&url), headers), &url, "getting")
+}
+
+/// Asks for the deletion of `path` below `url`; without a scheme that is `http://`.
+pub(crate) fn delete(url: &str, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Answer> {
+    let url = join(url, path);
+    let client = HttpClient::new(BODY_TIMEOUT)?;
+    exchange(&client, with_headers(client.client.delete(&url), headers), &url, "deleting")
+}
+
+fn with_headers(request: RequestBuilder, headers: &[(&str, &str)]) -> RequestBuilder {
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
 }
 
 fn exchange(client: &HttpClient, request: RequestBuilder, url: &str, doing: &str) -> anyhow::Result<Answer> {

@@ -1,7 +1,9 @@
 //! `chronolith tenants ls`: the tenants of a running server with their series, memory, counts and the limits
 //! that they are nearest to.
 //!
-//! Not here: HTTP (`client`), the list itself (`server::http::activity::tenants`).
+//! Not here: HTTP (`client`), the list itself (`server::http::activity::tenants`), deletions (`delete`).
+
+mod delete;
 
 use std::process::ExitCode;
 
@@ -37,28 +39,43 @@ pub(crate) fn command() -> Command {
         .about("Tenants of a running server")
         .subcommand_required(true)
         .subcommand(credentials::add_arguments(ls))
+        .subcommand(delete::command())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let Some(("ls", matches)) = matches.subcommand() else { return Ok(ExitCode::from(2)) };
+    match matches.subcommand() {
+        Some(("ls", matches)) => list(matches),
+        Some(("delete", matches)) => delete::run(matches),
+        _ => Ok(ExitCode::from(2)),
+    }
+}
+
+fn list(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let authorization = credentials::authorization(matches)?;
     let headers: Vec<(&str, &str)> =
         authorization.iter().map(|value| ("Authorization", value.as_str())).collect();
     let limit: u32 = value(matches, "limit").unwrap_or_default().parse().context("--limit")?;
     let path = format!("/api/v1/status/tenants?limit={limit}");
     let answer = client::get(value(matches, "url").unwrap_or_default(), &path, &headers)?;
-    let body = String::from_utf8_lossy(&answer.body);
     if matches.get_flag("json") {
-        print(&format!("{body}\n"));
+        print(&format!("{}\n", String::from_utf8_lossy(&answer.body)));
         return Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let json: Value = serde_json::from_str(&body)
+    print(&table(&data_of(&answer)?));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The data of an answer.
+///
+/// # Errors
+/// The server's, or an answer that is not its JSON.
+fn data_of(answer: &client::Answer) -> anyhow::Result<Value> {
+    let mut json: Value = serde_json::from_slice(&answer.body)
         .with_context(|| format!("the server answered {} without JSON", answer.status))?;
     if json["status"] != "success" {
         anyhow::bail!("the server answered {}: {}", answer.status, json["error"].as_str().unwrap_or(""));
     }
-    print(&table(&json["data"]));
-    Ok(ExitCode::SUCCESS)
+    Ok(json["data"].take())
 }
 
 /// Rows for people, and a last line if tenants are missing.

@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::process::{Command, Output};
 
-use crate::harness::{SeriesToSend, Server, now_ms, temp_dir};
+use crate::harness::{SeriesToSend, Server, encode_request, now_ms, temp_dir};
 
 const NO_SCRAPE: [&str; 2] = ["--self-scrape", "off"];
 
@@ -99,4 +99,55 @@ fn a_log_of_json_has_the_address_of_a_refused_sender() {
     }
     let access = text.lines().find(|line| line.contains("\"path\":\"/api/v1/write\"")).expect("a line");
     assert!(access.contains("\"source\":\"access\"") && access.contains("\"status\":400"), "{access}");
+}
+
+fn delete_tenant(server: &Server, flags: &[&str]) -> Output {
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+    command.args(["tenants", "delete", &url, "a"]).args(flags).output().expect("chronolith runs")
+}
+
+#[test]
+fn the_tool_deletes_one_tenant_once_that_is_confirmed() {
+    let dir = temp_dir();
+    let access = dir.path().join("access.yml");
+    let token = dir.path().join("token");
+    let hash: String =
+        chronolith_server::hash_of_token("ops-token").iter().map(|byte| format!("{byte:02x}")).collect();
+    let principal =
+        format!("{{name: ops, token_sha256: '{hash}', tenants: '*', scopes: [read, write, admin]}}");
+    std::fs::write(&access, format!("principals:\n- {principal}\n")).expect("a file");
+    std::fs::write(&token, "ops-token\n").expect("a file");
+    let (access, token) = (access.to_str().expect("UTF-8"), token.to_str().expect("UTF-8"));
+    let flags = ["--multitenancy", "--self-scrape", "off", "--web.enable-admin-api", "--access.file", access];
+    let server = Server::start(&dir.path().join("data"), &flags);
+    let now = now_ms();
+    for tenant in ["a", "b"] {
+        let samples = [(now, 1.0)];
+        let body = encode_request(&[SeriesToSend { labels: &[("__name__", "m")], samples: &samples }]);
+        let id = format!("X-Scope-OrgID: {tenant}");
+        let login = "Authorization: Bearer ops-token";
+        let headers = ["Content-Type: application/x-protobuf", "Content-Encoding: snappy", login, &*id];
+        assert_eq!(server.request("POST", "/api/v1/push", &headers, &body).status, 204);
+    }
+    let has_sample = |tenant: &str| {
+        let path = format!("/api/v1/query?query=m&time={}", now as f64 / 1000.0);
+        let headers = ["Authorization: Bearer ops-token", &*format!("X-Scope-OrgID: {tenant}")];
+        server.request("GET", &path, &headers, b"").text().contains("__name__")
+    };
+    for (flags, code, want) in [
+        (&["--token-file", token][..], 2, "--yes"),
+        (&["--yes"], 1, "the server answered 401"),
+        (&["--yes", "--token", "other"], 1, "the server answered 401"),
+    ] {
+        let output = delete_tenant(&server, flags);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(want) && has_sample("a"), "{said}");
+    }
+    let output = delete_tenant(&server, &["--yes", "--token-file", token]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.starts_with("tenant \"a\" is deleted: 1 samples of the head"), "{said}");
+    assert!(!has_sample("a") && has_sample("b"));
 }
