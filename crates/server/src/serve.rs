@@ -96,6 +96,8 @@ impl Server {
     }
 
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
+        self.spawn_access()?;
+        self.spawn_web_config()?;
         let web = self.running.web.clone();
         let mut options = web.options.bucket.clone();
         if let Some(options) = &mut options {
@@ -149,8 +151,6 @@ impl Server {
             self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
         self.spawn_continuous_queries()?;
-        self.spawn_access()?;
-        self.spawn_web_config()?;
         if self.running.web.options.self_scrape_interval_ms > 0 {
             let web = self.running.web.clone();
             let stop = self.running.stop.clone();

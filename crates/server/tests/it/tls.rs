@@ -8,12 +8,14 @@ mod floods;
 mod routes;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use chronolith_base::Env;
 use chronolith_server::{Server, ServerOptions};
+use chronolith_tsdb::BucketOptions;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -44,6 +46,15 @@ impl Fixture {
     /// Starts a server whose web configuration is `config`. The files server.crt, server.key and ca.crt are
     /// next to it; `access` is the access file.
     fn start_with(config: &str, access: Option<&str>) -> Fixture {
+        Fixture::start_changed(config, access, |_, _| {})
+    }
+
+    /// As [`Fixture::start_with`], with other options; `change` gets the directory of the files.
+    fn start_changed(
+        config: &str,
+        access: Option<&str>,
+        change: impl FnOnce(&mut ServerOptions, &Path),
+    ) -> Fixture {
         let dir = tempfile::tempdir().expect("directory");
         let authority = Authority::new("authority");
         let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("written");
@@ -60,6 +71,7 @@ impl Fixture {
             put("access.yml", access);
             options.service.access.file = Some(dir.path().join("access.yml"));
         }
+        change(&mut options, dir.path());
         let server = Server::start(Env::real(), options, None).expect("starts");
         server.wait_ready().expect("opens");
         Fixture { server, dir, authority, clients: Runtime::new().expect("threads") }
@@ -241,6 +253,22 @@ fn new_certificates_come_into_use_without_a_failed_request() {
     assert!(served.load(Ordering::Relaxed) > 100, "{served:?} requests");
     let reply = fixture.clients.block_on(kept.get("/-/healthy", &[])).expect("the first connection lives");
     assert_eq!(reply.status, 200);
+}
+
+/// Covers a regression: a read-only server over a bucket read neither certificates nor the access file again.
+#[test]
+fn a_read_only_server_over_a_bucket_uses_a_new_certificate() {
+    let fixture = Fixture::start_changed(&tls_section(""), None, |options, _| {
+        options.bucket = Some(BucketOptions { is_read_only: true, ..BucketOptions::new("memory://") });
+    });
+    let pair = fixture.authority.pair("localhost");
+    std::fs::write(fixture.dir.path().join("server.key"), &pair.key_pem).expect("written");
+    std::fs::write(fixture.dir.path().join("server.crt"), &pair.certificate_pem).expect("written");
+    let client = fixture.client();
+    wait_until("the new certificate", || {
+        let presented = fixture.clients.block_on(client.presented_certificate()).expect("connects");
+        presented == pair.certificate_der
+    });
 }
 
 #[test]
