@@ -306,10 +306,13 @@ impl Connection {
     /// Decodes and appends on a thread that may wait, a bounded number of points.
     async fn append_step(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Rest, NotStored> {
         let Some(mut points) = self.points.take() else { return Err(failed("a thread panicked")) };
+        // In this order: thousands of connections must not fill the queue of writes.
         let permit = self.listener.web.service.carbon.threads.clone().acquire_owned().await;
+        let apply = self.listener.append_permit().await;
         let store = self.store.clone();
         let appending = tokio::task::spawn_blocking(move || {
             let appended = points.append(&store, &mut buffer, end == End::Closed);
+            drop(apply);
             (points, buffer, appended)
         });
         let (points, buffer, appended) = appending.await.map_err(failed)?;

@@ -142,6 +142,23 @@ async fn a_stop_reads_whole_lines_and_resets_connections() {
     assert_eq!(carbon.points(), 200_000, "all that had arrived but the start of a line");
 }
 
+/// Covers a regression: carbon appended on threads of its own, however many writes of others waited.
+#[tokio::test(flavor = "multi_thread")]
+async fn points_wait_for_a_permit_as_other_writes_do() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    let tenant = TenantId::anonymous();
+    let class = &carbon.server.web.service.admission.write_apply;
+    let held: Vec<_> = std::iter::from_fn(|| class.try_acquire(&tenant, 0)).collect();
+    let mut stream = carbon.connect().await;
+    stream.write_all(b"waits 1 1000\n").await.expect("is read");
+    while class.queue.waiting_of(&tenant) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(carbon.points(), 0);
+    drop(held);
+    carbon.wait_for_points(1).await;
+}
+
 /// Sends more bytes than one input has, in pieces that end anywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_line_of_a_long_stream_is_a_point() {
