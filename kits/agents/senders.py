@@ -3,8 +3,9 @@
 
 collectd's write_graphite by TCP and UDP (points with known times and values by
 its unixsock plugin, a NaN among them), carbon-c-relay with two restarts of the
-server, and statsd's graphite backend: a connection for each flush.  What a
-sender sent is asked for by PromQL and /render: names, times and values.
+server, and statsd's graphite backend: a connection for each flush; by TLS,
+carbon-c-relay and openssl s_client.  What a sender sent is asked for by PromQL
+and /render: names, times and values.
 """
 import argparse
 import json
@@ -66,6 +67,20 @@ statistics submit every 3600 seconds;
 """
 
 
+RELAY_TLS = """
+cluster server forward localhost:{port} proto tcp transport plain ssl;
+match * send to server stop;
+listen type linemode 127.0.0.1:{listen} proto tcp;
+statistics submit every 3600 seconds;
+"""
+
+TLS = """
+tls_server_config:
+  cert_file: server.crt
+  key_file: server.key
+"""
+
+
 def check(name, is_met, why=""):
     RESULTS.append(is_met)
     print("%-6s %s%s" % ("ok" if is_met else "FAILED", name, "" if is_met else ": " + str(why)[:1500]), flush=True)
@@ -84,11 +99,11 @@ def until(ask, is_enough, seconds=WAIT_S):
 class Server:
     """Chronolith on fixed ports, so that it can be started again."""
 
-    def __init__(self, binary, work):
+    def __init__(self, binary, work, flags=()):
         self.port = free_port(21000 + os.getpid() % 8000)
         self.carbon = free_port(self.port + 1)
         self.argv = [binary, "serve", "--data-dir", os.path.join(work, "data"), "--http", "127.0.0.1:%d" % self.port,
-                     "--carbon.listen", "127.0.0.1:%d" % self.carbon]
+                     "--carbon.listen", "127.0.0.1:%d" % self.carbon, *flags]
         self.log = open(os.path.join(work, "chronolith.log"), "ab")
         self.client = Client("http://127.0.0.1:%d" % self.port)
         self.start()
@@ -212,13 +227,7 @@ def relay(server, work):
     log = open(folder + "/log", "wb")
     process = subprocess.Popen(["carbon-c-relay", "-f", folder + "/conf"], stdout=log, stderr=log)
 
-    def is_open():
-        try:
-            socket.create_connection(("127.0.0.1", listen), timeout=1).close()
-            return True
-        except OSError:
-            return False
-    until(is_open, bool)
+    until(lambda: is_listening(listen), bool)
     want = {}
 
     def feed(part):
@@ -250,6 +259,62 @@ def relay(server, work):
     version = subprocess.run(["carbon-c-relay", "-v"], capture_output=True, text=True).stdout
     if "gzip" not in version:
         print("not run: this carbon-c-relay has no gzip (%s)" % " ".join(version.split()))
+
+
+def is_listening(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+def tls(binary, work):
+    """carbon-c-relay and openssl over TLS, and a sender without it, against a server of their own."""
+    folder = os.path.join(work, "tls")
+    os.makedirs(folder)
+    crt, key = folder + "/server.crt", folder + "/server.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                    "-keyout", key, "-out", crt], check=True, capture_output=True)
+    with open(folder + "/carbon.yml", "w") as f:
+        f.write(TLS)
+    server = Server(binary, folder, ["--carbon.tls", folder + "/carbon.yml", "--carbon.allow", "127.0.0.0/8"])
+    listen = free_port(server.carbon + 1)
+    with open(folder + "/conf", "w") as f:
+        f.write(RELAY_TLS.format(port=server.carbon, listen=listen))
+    log = open(folder + "/log", "wb")
+    process = subprocess.Popen(["carbon-c-relay", "-f", folder + "/conf", "-C", crt], stdout=log, stderr=log)
+    try:
+        until(lambda: is_listening(listen), bool)
+        want = {}
+        lines = []
+        for number in range(RELAY_POINTS):
+            name = "relay.tls.s%d" % (number % 10)
+            want.setdefault(name, {})[BASE_S + number // 10] = number + 0.5
+            lines.append("%s %.1f %d\n" % (name, number + 0.5, BASE_S + number // 10))
+        send(listen, lines)
+        server.expect("carbon-c-relay: lines over TLS", "relay[.].*", want)
+        s_client = ["openssl", "s_client", "-connect", "127.0.0.1:%d" % server.carbon, "-CAfile", crt,
+                    "-verify_return_error", "-quiet", "-no_ign_eof"]
+        for version in ("-tls1_2", "-tls1_3"):
+            line = "openssl%s 1 %d\n" % (version, BASE_S)
+            done = subprocess.run(s_client + [version], input=line.encode(), capture_output=True, timeout=WAIT_S)
+            check("openssl s_client %s" % version, done.returncode == 0 and done.stdout == b"", done)
+            server.expect("openssl s_client %s: a point" % version, "openssl%s" % version,
+                          {"openssl%s" % version: {BASE_S: 1.0}})
+        old = subprocess.run(s_client + ["-tls1_1", "-cipher", "ALL@SECLEVEL=0"], input=b"", capture_output=True)
+        check("openssl s_client -tls1_1 is refused", old.returncode != 0, old)
+        try:
+            send(server.carbon, ["plain.point 1 %d\n" % BASE_S])
+        except OSError:
+            pass
+        refused = until(lambda: server.counter("chronolith_carbon_tls_handshake_failures_total", ['"not_tls"']), bool)
+        check("a sender without TLS is refused and counted", refused == 1, refused)
+        server.expect("a sender without TLS stores nothing", "plain[.].*", {})
+    finally:
+        stop(process)
+        server.process.kill()
 
 
 def statsd(server):
@@ -292,7 +357,7 @@ def statsd(server):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="target/release/chronolith", help="binary of Chronolith")
-    parser.add_argument("--only", default="statsd,collectd,carbon-c-relay", help="senders, separated by commas")
+    parser.add_argument("--only", default="statsd,collectd,carbon-c-relay,tls", help="senders, separated by commas")
     parser.add_argument("--keep", action="store_true", help="keep the directory with logs")
     args = parser.parse_args()
     work = tempfile.mkdtemp(prefix="senders-")
@@ -305,6 +370,8 @@ def main():
             collectd(server, work)
         if "carbon-c-relay" in chosen:
             relay(server, work)
+        if "tls" in chosen:
+            tls(args.server, work)
         check("no point was rejected", server.counter("chronolith_write_samples_rejected_total", []) == 0)
     finally:
         server.process.kill()

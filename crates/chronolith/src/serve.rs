@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Env};
-use chronolith_server::{Reload, RunError, Server, ServerOptions, check_access_file, check_web_config};
+use chronolith_server::{
+    Reload, RunError, Server, ServerOptions, check_access_file, check_carbon_tls, check_web_config,
+};
 use clap::ArgMatches;
 
 use crate::settings::{Settings, Sources, reloaded};
@@ -27,6 +29,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(open) = listeners::open_to_others(&settings.server, &*env.disk) {
         anyhow::ensure!(!settings.server.web.access_required, "--access.required: {open}");
         tracing::warn!("{open}");
+    }
+    if settings.server.service.access.file.is_some() {
+        let listed = listeners::without_login(&settings.server, &*env.disk);
+        listed.iter().for_each(|text| tracing::info!("{text}"));
     }
     let reload = reload(&env, matches, &settings);
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
@@ -51,6 +57,10 @@ fn check_files(options: &ServerOptions, disk: &dyn Disk) -> anyhow::Result<()> {
     if let Some(path) = &options.web.config_file {
         let why = check_web_config(path, disk).err();
         why.map_or(Ok(()), |why| Err(anyhow::anyhow!("web configuration file {}: {why}", path.display())))?;
+    }
+    if let Some(path) = &options.service.write.carbon.tls_file {
+        let why = check_carbon_tls(path, disk).err();
+        why.map_or(Ok(()), |why| Err(anyhow::anyhow!("carbon.tls: {}: {why}", path.display())))?;
     }
     Ok(())
 }

@@ -24,12 +24,12 @@ mod web_config;
 pub use chronolith_service::access::directory::{hash_of_token, new_token};
 pub use chronolith_service::access::file::check_access_file;
 pub use chronolith_service::options::{
-    CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, RuleFiles,
-    UdpListener, WriteOptions,
+    AddressRanges, CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions,
+    RuleFiles, UdpListener, WriteOptions,
 };
 pub use options::{
     AllowedHosts, CorsOrigin, ExternalUrl, Reload, Reloaded, RoutePrefix, ServerOptions, ShownSetting,
 };
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};
-pub use web_config::{asks_for_login, check_web_config};
+pub use web_config::{asks_for_certificate, asks_for_login, check_carbon_tls, check_web_config};

@@ -83,6 +83,9 @@ impl Server {
         web.service.read_rules().map_err(RunError::GraphiteRules)?;
         web.service.access.read(&web.service.env).map_err(RunError::Access)?;
         web.read_web_config().map_err(RunError::WebConfig)?;
+        if let Some(tls) = web.carbon_tls() {
+            tls.read(&web.service.env).map_err(RunError::WebConfig)?;
+        }
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(web.clone(), listener, http::router(web.clone()), closed.clone()));
         listen_for_points(&web, &runtime, &closed)?;
@@ -195,16 +198,18 @@ impl Server {
         Ok(())
     }
 
-    /// Reads the web configuration file and its certificates again whenever one of them has changed.
+    /// Reads the web configuration file, that of carbon's TLS, and their certificates again whenever one of
+    /// them has changed.
     fn spawn_web_config(&mut self) -> Result<(), RunError> {
-        if self.running.web.web_config().is_none() {
+        let web = self.running.web.clone();
+        if web.web_config().is_none() && web.carbon_tls().is_none() {
             return Ok(());
         }
-        let web = self.running.web.clone();
         let stop = self.running.stop.clone();
         let run = move || {
             while !stop.wait(TICK_PAUSE) {
                 guarded(&web, "web-config", || web.refresh_web_config());
+                guarded(&web, "web-config", || web.refresh_carbon_tls());
             }
         };
         self.running.threads.push(thread::spawn("web-config", run).map_err(RunError::Threads)?);
@@ -337,33 +342,45 @@ fn listen_for_points(
     runtime: &Runtime,
     closed: &watch::Receiver<bool>,
 ) -> Result<(), RunError> {
-    let bind = |setting, address: &str, error| RunError::Bind { setting, address: address.to_owned(), error };
-    let udp_socket = |setting, address: &str| {
-        runtime.block_on(UdpSocket::bind(address)).map_err(|error| bind(setting, address, error))
-    };
     for options in web.service.options.influx.udp.clone() {
-        let socket = udp_socket("influx.udp", &options.listen)?;
+        let socket = udp_socket(runtime, "influx.udp", &options.listen)?;
         runtime.spawn(udp::listen(web.clone(), udp::LineProtocol(options), socket, closed.clone()));
     }
-    for (idx, options) in web.service.options.write.carbon.listeners.iter().enumerate() {
+    let all = &web.service.options.write.carbon;
+    for (idx, options) in all.listeners.iter().enumerate() {
         let setting = match options.protocol {
             CarbonProtocol::Plaintext => "carbon.listen",
             CarbonProtocol::Pickle => "carbon.pickle-listen",
         };
-        let address = &options.listen;
-        let socket = runtime.block_on(listen(address)).map_err(|error| bind(setting, address, error))?;
-        let local = socket.local_addr().map_err(|error| bind(setting, address, error))?;
+        let bind = |error| RunError::Bind { setting, address: options.listen.clone(), error };
+        let socket = runtime.block_on(listen(&options.listen)).map_err(bind)?;
+        let local = socket.local_addr().map_err(bind)?;
         let input = web.service.carbon.of_listener(idx);
         let listener = Arc::new(carbon::listener::Listener::new(web.clone(), options.clone(), input));
-        tracing::info!(address = %local, listener = listener.input.name, "listening for carbon");
-        if options.protocol == CarbonProtocol::Plaintext {
-            let datagrams = udp_socket(setting, &local.to_string())?;
+        // Datagrams cannot be encrypted.
+        let has_udp = options.protocol == CarbonProtocol::Plaintext && all.tls_file.is_none();
+        tracing::info!(
+            address = %local,
+            listener = listener.input.name,
+            tenant = %options.tenant,
+            tls = all.tls_file.is_some(),
+            udp = has_udp,
+            allow = all.allowed.as_ref().map_or_else(|| "all".to_owned(), ToString::to_string),
+            "listening for carbon"
+        );
+        if has_udp {
+            let datagrams = udp_socket(runtime, setting, &local.to_string())?;
             let lines = carbon::Datagrams(listener.clone());
             runtime.spawn(udp::listen(web.clone(), lines, datagrams, closed.clone()));
         }
         runtime.spawn(carbon::accept(listener, socket, closed.clone()));
     }
     Ok(())
+}
+
+fn udp_socket(runtime: &Runtime, setting: &'static str, address: &str) -> Result<UdpSocket, RunError> {
+    let bound = runtime.block_on(UdpSocket::bind(address));
+    bound.map_err(|error| RunError::Bind { setting, address: address.to_owned(), error })
 }
 
 fn report(store: &Tsdb) {

@@ -1,6 +1,8 @@
 //! State of the HTTP side around a service: options, the shown configuration, counters, connections.
 //! Not here: state of calls (`service`), handlers (`http`), sockets (`serve`).
 
+mod carbon_tls;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,11 +12,12 @@ use chronolith_service::audit::{AuditOutcome, AuditSubject};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
+pub(crate) use self::carbon_tls::CarbonTls;
 use crate::connections::Connections;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::options::{Reload, ServerOptions, ShownSetting};
-use crate::web_config::WebConfigFile;
+use crate::web_config::{InUse, UsedBy, WebConfigFile};
 
 /// State that handlers, background threads and metrics share.
 pub(crate) struct Web {
@@ -24,6 +27,7 @@ pub(crate) struct Web {
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
     web_config: Option<WebConfigFile>,
+    carbon_tls: Option<CarbonTls>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
     invalid_logged_ns: AtomicU64,
 }
@@ -52,12 +56,15 @@ impl Web {
             reloaded_ms: started_ms,
             reload_ok: true,
         });
+        let web_config = options.web.config_file.clone();
+        let carbon_tls = options.service.write.carbon.tls_file.clone();
         Web {
             configuration: Configuration { shown, reload },
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
             invalid_logged_ns: AtomicU64::new(0),
-            web_config: options.web.config_file.clone().map(WebConfigFile::new),
+            web_config: web_config.map(|path| WebConfigFile::new(path, UsedBy::Http)),
+            carbon_tls: carbon_tls.map(|path| CarbonTls::new(path, &*env.disk)),
             service: Arc::new(Service::new(env, options.service.clone())),
             options,
         }
@@ -66,6 +73,11 @@ impl Web {
     /// The file of `--web.config.file`, if there is one.
     pub(crate) fn web_config(&self) -> Option<&WebConfigFile> {
         self.web_config.as_ref()
+    }
+
+    /// TLS of carbon listeners; `None`: their connections are not encrypted.
+    pub(crate) fn carbon_tls(&self) -> Option<&CarbonTls> {
+        self.carbon_tls.as_ref()
     }
 
     /// Reads the web configuration file, if there is one, and uses what has changed. Returns true if other
@@ -113,9 +125,23 @@ impl Web {
         let Some(in_use) = self.web_config.as_ref().map(WebConfigFile::current) else { return };
         let counts = [
             ("users", json!(in_use.config().users().len())),
-            ("certificateExpirySeconds", json!(in_use.tls().map(|tls| tls.expires_s()))),
+            ("certificateExpirySeconds", certificate_expiry(&in_use)),
         ];
         self.audit_file("web configuration file read", read.err(), counts);
+    }
+
+    /// Reads the file of `--carbon.tls` and its certificates again if one of them has changed, and uses them.
+    /// The outcome is logged.
+    pub(crate) fn refresh_carbon_tls(&self) {
+        let Some(tls) = &self.carbon_tls else { return };
+        let read = tls.read(&self.service.env);
+        match &read {
+            Ok(false) => return,
+            Ok(true) => tracing::info!("carbon TLS file read"),
+            Err(error) => tracing::error!(error, "carbon TLS file not used, the previous one stays in use"),
+        }
+        let counts = [("certificateExpirySeconds", certificate_expiry(&tls.current()))];
+        self.audit_file("carbon TLS file read", read.err(), counts);
     }
 
     /// Writes the line of a file that was read again. It is used in any case: its author has changed it
@@ -138,4 +164,9 @@ impl Web {
             tracing::warn!(status, "malformed HTTP request refused; at most one such line per second");
         }
     }
+}
+
+/// End of the server certificate's validity, s since 1970; null without TLS.
+fn certificate_expiry(in_use: &InUse) -> Value {
+    json!(in_use.tls().map(|tls| tls.expires_s()))
 }

@@ -42,6 +42,10 @@ pub struct CarbonInput {
     pub connections_closed: Counter,
     /// Connections closed at once since too many are open.
     pub connections_refused: Counter,
+    /// Connections closed at once since their address is not allowed.
+    pub connections_not_allowed: Counter,
+    /// Datagrams dropped since their address is not allowed.
+    pub datagrams_not_allowed: Counter,
     /// Connections whose bytes are gzip.
     pub gzip_connections: Counter,
     /// Connections that were reset since points of them are not stored.
@@ -114,6 +118,8 @@ impl CarbonInput {
             connections_opened: Counter::default(),
             connections_closed: Counter::default(),
             connections_refused: Counter::default(),
+            connections_not_allowed: Counter::default(),
+            datagrams_not_allowed: Counter::default(),
             gzip_connections: Counter::default(),
             connections_reset: Counter::default(),
             points_not_stored: Counter::default(),

@@ -2,11 +2,15 @@
 //!
 //! Not here: names of flags and file keys, parsing (the binary `chronolith`); sockets and pages (`server`).
 
+mod address_ranges;
+
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use chronolith_model::TenantId;
 use chronolith_tsdb::{HeadMemory, HeadMemoryOptions, TsdbOptions};
 
+pub use self::address_ranges::AddressRanges;
 use crate::access::control::AccessOptions;
 use crate::audit::AuditOptions;
 
@@ -241,13 +245,23 @@ pub struct CarbonOptions {
     pub listeners: Vec<CarbonListener>,
     /// Time between reading points of a connection and their being durable, in milliseconds.
     pub sync_ms: u64,
+    /// Web configuration file whose TLS section the listeners use; `None`: no TLS.
+    pub tls_file: Option<PathBuf>,
+    /// Addresses from which listeners take connections and datagrams; `None` = all.
+    pub allowed: Option<AddressRanges>,
     /// Files of rules for paths.
     pub rules: RuleFiles,
 }
 
 impl Default for CarbonOptions {
     fn default() -> Self {
-        CarbonOptions { listeners: Vec::new(), sync_ms: 100, rules: RuleFiles::default() }
+        CarbonOptions {
+            listeners: Vec::new(),
+            sync_ms: 100,
+            tls_file: None,
+            allowed: None,
+            rules: RuleFiles::default(),
+        }
     }
 }
 
@@ -290,6 +304,14 @@ pub struct CarbonListener {
     pub tenant: TenantId,
     /// In front of every path; one that ends a node ends with a dot.
     pub prefix: String,
+}
+
+impl CarbonOptions {
+    /// Returns true if `address` may send to the listeners.
+    #[must_use]
+    pub fn allows(&self, address: IpAddr) -> bool {
+        self.allowed.as_ref().is_none_or(|ranges| ranges.contains(address))
+    }
 }
 
 impl CarbonListener {

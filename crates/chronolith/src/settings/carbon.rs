@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use chronolith_ingest::carbon::PREFIX_BYTES_MAX;
 use chronolith_model::TenantId;
 use chronolith_model::tenant::{ANNOTATION_FRAME_BYTES_MAX, META_TAG_RULES_MAX};
-use chronolith_server::{CarbonListener, CarbonOptions, CarbonProtocol};
+use chronolith_server::{AddressRanges, CarbonListener, CarbonOptions, CarbonProtocol};
 
 use super::declaration::{Form, Setting, Settings};
 use super::value;
@@ -25,6 +25,26 @@ pub(super) const PICKLE_LISTEN: Setting = Setting::server(
     Form::Text("LIST"),
     "Listeners of carbon's pickle protocol on TCP: host:port[/TENANT[/PREFIX]], separated by commas",
     |s, v| set_listeners(&mut s.server.service.write.carbon, CarbonProtocol::Pickle, v),
+);
+
+pub(super) const TLS: Setting = Setting::server(
+    "carbon.tls",
+    "",
+    Form::Text("FILE"),
+    "Web configuration file whose tls_server_config carbon's TCP listeners use; there is no UDP then; read again when it or a certificate changes",
+    |s, v| set_file(&mut s.server.service.write.carbon.tls_file, v),
+);
+
+pub(super) const ALLOW: Setting = Setting::server(
+    "carbon.allow",
+    "",
+    Form::Text("LIST"),
+    "Addresses and ranges (192.0.2.1, 10.0.0.0/8, 2001:db8::/32) that may send to carbon's listeners, TCP and UDP; empty = all",
+    |s, v| {
+        let allowed = if v.is_empty() { None } else { Some(AddressRanges::parse(v)?) };
+        s.server.service.write.carbon.allowed = allowed;
+        Ok(())
+    },
 );
 
 pub(super) const SYNC_INTERVAL: Setting = Setting::server(
@@ -215,10 +235,11 @@ fn set_file(file: &mut Option<PathBuf>, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a server with listeners can store their points.
+/// Checks that a server with listeners can store their points, and that settings of listeners have some.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
-    match settings.server.service.write.carbon.listeners.first() {
+    let carbon = &settings.server.service.write.carbon;
+    match carbon.listeners.first() {
         Some(listener) if is_read_only => {
             let setting = match listener.protocol {
                 CarbonProtocol::Plaintext => "carbon.listen",
@@ -226,8 +247,14 @@ pub(super) fn check(settings: &Settings) -> Result<(), String> {
             };
             Err(format!("{setting}: expected none with read-only, which stores no points"))
         }
+        None if carbon.tls_file.is_some() => Err(without_listener("carbon.tls")),
+        None if carbon.allowed.is_some() => Err(without_listener("carbon.allow")),
         _ => Ok(()),
     }
+}
+
+fn without_listener(setting: &str) -> String {
+    format!("{setting}: expected a listener as well (carbon.listen or carbon.pickle-listen)")
 }
 
 /// Replaces the listeners of one protocol: `host:port[/TENANT[/PREFIX]]`, separated by commas.

@@ -145,6 +145,8 @@ static NETWORK: &[Setting] = &[
     ),
     carbon::LISTEN,
     carbon::PICKLE_LISTEN,
+    carbon::TLS,
+    carbon::ALLOW,
     Setting::server(
         "influx.udp",
         "",

@@ -220,6 +220,21 @@ fn a_read_only_server_takes_no_carbon_points() {
 }
 
 #[test]
+fn tls_and_addresses_of_carbon_need_a_listener_and_are_checked() {
+    let listen = ["--carbon.listen", "127.0.0.1:2003"];
+    let with = |args: &[&'static str]| listen.into_iter().chain(args.iter().copied()).collect::<Vec<_>>();
+    let carbon = resolve(&with(&["--carbon.tls", "a.yml", "--carbon.allow", "10.0.0.0/8,::1"]), &[], None);
+    let carbon = carbon.unwrap().server.service.write.carbon;
+    assert_eq!(carbon.tls_file.as_deref(), Some(Path::new("a.yml")));
+    assert!(carbon.allows("10.1.2.3".parse().unwrap()) && !carbon.allows("11.1.2.3".parse().unwrap()));
+    assert!(resolve(&listen, &[], None).unwrap().server.service.write.carbon.allowed.is_none());
+    check_error(&with(&["--carbon.allow", "10.1.2.3/8"]), &[], None, "carbon.allow: invalid range");
+    for setting in ["--carbon.tls", "--carbon.allow"] {
+        check_error(&[setting, "10.0.0.1"], &[], None, "expected a listener as well");
+    }
+}
+
+#[test]
 fn uploads_in_thanos_layout_need_external_labels() {
     let with = |args: &[&'static str]| {
         let fixed = ["--bucket", "file:///b", "--bucket.layout", "thanos"];

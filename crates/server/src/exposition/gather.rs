@@ -8,6 +8,7 @@ use chronolith_service::metrics::definition::collect;
 use chronolith_service::metrics::{admission, line_protocol, query, tenants, write};
 use chronolith_tsdb::TsdbStats;
 
+use super::carbon_tls::CARBON_TLS;
 use super::memory::{self, Memory};
 use super::server;
 use crate::metrics::bucket::BucketState;
@@ -29,6 +30,9 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &web.service.carbon, out);
+    if let Some(tls) = web.carbon_tls() {
+        collect(CARBON_TLS, tls, out);
+    }
     collect(query::QUERY, &web.service.query_metrics, out);
     collect(query::QUERY_CACHE, &web.service.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
@@ -84,6 +88,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(write::WRITE),
         of(line_protocol::LINE_PROTOCOL),
         of(carbon::CARBON),
+        of(CARBON_TLS),
         of(query::QUERY),
         of(query::QUERY_CACHE),
         of(stream::REMOTE_READ),

@@ -36,6 +36,10 @@ async fn gathered() -> Vec<Family> {
     let reader = Fixture::read_only();
     reader.get("/api/v1/query?query=up").await;
     families.extend(gather(&reader.web));
+    let encrypted = Fixture::with(|options| {
+        options.service.write.carbon.tls_file = Some("/etc/carbon.yml".into());
+    });
+    families.extend(gather(&encrypted.web));
     families
 }
 

@@ -37,6 +37,18 @@ pub(crate) static CARBON: &[Metric<CarbonContext>] = &[
         |carbon, samples| of_inputs(carbon, samples, |input| input.connections_refused.as_f64()),
     ),
     Metric::counters(
+        "chronolith_carbon_connections_not_allowed_total",
+        &["input"],
+        "Connections that carbon listeners closed at once since carbon.allow does not have their address.",
+        |carbon, samples| of_inputs(carbon, samples, |input| input.connections_not_allowed.as_f64()),
+    ),
+    Metric::counters(
+        "chronolith_carbon_datagrams_not_allowed_total",
+        &["input"],
+        "Datagrams that carbon listeners dropped since carbon.allow does not have their address.",
+        |carbon, samples| of_inputs(carbon, samples, |input| input.datagrams_not_allowed.as_f64()),
+    ),
+    Metric::counters(
         "chronolith_carbon_connections_reset_total",
         &["input"],
         "Connections that carbon listeners reset since points were not stored or could not be found.",

@@ -6,29 +6,32 @@
 //! points are appended, so that a full store slows its senders down; they are synced within
 //! [`chronolith_service::options::CarbonOptions::sync_ms`] of reading.
 //! A plaintext connection that begins as gzip is decompressed in bounded steps (`gzip`).
+//! A client whose address `--carbon.allow` does not have is refused before its first byte is read.
 //! Not here: the queue of datagrams (`udp`), the append (`crate::carbon`), the protocols (`ingest::carbon`).
 
 mod gzip;
 pub(super) mod listener;
+mod socket;
 mod stream;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::carbon::append::{NotStored, PointTarget, Rejected, append_lines, wait_durable};
 use chronolith_tsdb::{Applied, Tsdb};
-use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use self::listener::Listener;
+use self::socket::{Socket, keep_when_dropped, reset_when_dropped};
 use self::stream::{Appended, PointStream};
 use crate::limits::ACCEPT_PAUSE;
-use crate::serve::udp;
-use crate::web::Web;
+use crate::serve::{tls, udp};
+use crate::web::{CarbonTls, Web};
 
 /// Open connections of one listener.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -50,6 +53,14 @@ pub(super) struct Datagrams(pub(super) Arc<Listener>);
 impl udp::DatagramStore for Datagrams {
     fn name(&self) -> &str {
         &self.0.input.name
+    }
+
+    fn admits(&self, sender: IpAddr) -> bool {
+        let is_allowed = self.0.allows(sender);
+        if !is_allowed {
+            self.0.input.datagrams_not_allowed.add(1);
+        }
+        is_allowed
     }
 
     fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
@@ -75,10 +86,14 @@ pub(super) async fn accept(listener: Arc<Listener>, socket: TcpListener, mut clo
             accepted = socket.accept() => accepted,
             _ = closing.changed() => return,
         };
-        match (accepted, permits.clone().try_acquire_owned()) {
-            (Ok((stream, _)), permit) => {
+        match accepted {
+            Ok((stream, peer)) => {
                 reset_when_dropped(&stream);
-                match permit {
+                if !listener.allows(peer.ip()) {
+                    listener.input.connections_not_allowed.add(1);
+                    continue;
+                }
+                match permits.clone().try_acquire_owned() {
                     Ok(permit) => {
                         listener.input.connections_opened.add(1);
                         tokio::spawn(serve(listener.clone(), stream, permit, closing.clone()));
@@ -86,7 +101,7 @@ pub(super) async fn accept(listener: Arc<Listener>, socket: TcpListener, mut clo
                     Err(_) => listener.input.connections_refused.add(1),
                 }
             }
-            (Err(error), _) => {
+            Err(error) => {
                 listener.web.metrics.http.accept_failures.add(1);
                 tracing::warn!(%error, listener = listener.input.name, "accepting a connection failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -95,39 +110,74 @@ pub(super) async fn accept(listener: Arc<Listener>, socket: TcpListener, mut clo
     }
 }
 
-/// Lets the kernel reset a connection whenever it is closed, until [`end_in_order`].
-fn reset_when_dropped(stream: &TcpStream) {
-    if let Err(error) = stream.set_zero_linger() {
-        tracing::debug!(%error, "a connection cannot be reset");
-    }
-}
-
-/// Lets a connection end by FIN, which senders take as the acknowledgement of all points.
-#[expect(deprecated, reason = "without a linger time, closing never blocks")]
-fn end_in_order(stream: &TcpStream) {
-    if let Err(error) = stream.set_linger(None) {
-        tracing::debug!(%error, "a connection without lost points is reset");
-    }
-}
-
-/// Reads one connection to its end. `stream` is reset unless it ends in order.
+/// Serves one connection to its end.
 async fn serve(
     listener: Arc<Listener>,
-    mut stream: TcpStream,
+    stream: TcpStream,
     permit: OwnedSemaphorePermit,
-    closing: watch::Receiver<bool>,
+    mut closing: watch::Receiver<bool>,
 ) {
+    let web = listener.web.clone();
+    let socket = match web.carbon_tls() {
+        None => Some(Socket::Plain(stream)),
+        Some(tls) => tokio::select! {
+            socket = begin_tls(&listener, stream, tls) => socket,
+            _ = closing.changed() => None,
+        },
+    };
+    if let Some(socket) = socket {
+        read_to_end(listener.clone(), socket, closing).await;
+    }
+    listener.input.connections_closed.add(1);
+    drop(permit);
+}
+
+/// Runs the TLS handshake of a connection; `None` if it failed, which is counted and logged.
+async fn begin_tls(listener: &Listener, stream: TcpStream, tls: &CarbonTls) -> Option<Socket> {
+    let remote = stream.peer_addr().ok();
+    let in_use = tls.current();
+    let handshakes = tls.file().handshakes();
+    let registered = tls.register(&listener.web.service.env);
+    // The client sees the reason of a failure.
+    keep_when_dropped(&stream);
+    // Nothing is written to a sender without TLS, which would not read it.
+    match tls::handshake(&registered, stream, in_use.tls()?, b"").await {
+        Ok(encrypted) => {
+            handshakes.count_done();
+            reset_when_dropped(encrypted.stream.get_ref().0);
+            Some(Socket::Tls(Box::new(encrypted.stream)))
+        }
+        Err(failure) => {
+            handshakes.count_failed(failure);
+            let reason = failure.name();
+            // Senders connect again at once, and show nothing of the reason.
+            if let Some(suppressed) = listener.admit_log_line("carbon_tls") {
+                tracing::warn!(
+                    ?remote,
+                    listener = listener.input.name,
+                    reason,
+                    suppressed,
+                    "TLS handshake of a carbon connection failed"
+                );
+            }
+            None
+        }
+    }
+}
+
+/// Reads one connection to its end. It is reset unless it ends in order.
+async fn read_to_end(listener: Arc<Listener>, mut socket: Socket, closing: watch::Receiver<bool>) {
     let store = udp::opened(&listener.web).await;
     let sender = Arc::new(WriteSender {
-        address: stream.peer_addr().ok().map(|address| address.ip()),
+        address: socket.peer_ip(),
         user_agent: None,
         listener: Some(listener.input.name.clone()),
     });
     let points = Some(PointStream::new(listener.clone(), sender.clone()));
     let mut connection =
         Connection { points, store, unsynced: None, rejected: Rejected::default(), listener, sender };
-    match connection.run(&mut stream, closing).await {
-        Ok(()) if connection.rejected.retryable_count == 0 => end_in_order(&stream),
+    match connection.run(&mut socket, closing).await {
+        Ok(()) if connection.rejected.retryable_count == 0 => socket.end_in_order().await,
         Ok(()) => connection
             .count_reset(&NotStored { text: connection.rejected.message.to_owned(), point_count: 0 }),
         Err(ConnectionEnd::Stopped) => {}
@@ -139,9 +189,6 @@ async fn serve(
             connection.count_reset(&failure);
         }
     }
-    drop(stream);
-    connection.listener.input.connections_closed.add(1);
-    drop(permit);
 }
 
 /// End of a connection that is reset.
@@ -214,14 +261,14 @@ impl Connection {
     /// [`ConnectionEnd`]: the connection is to be reset.
     async fn run(
         &mut self,
-        stream: &mut TcpStream,
+        socket: &mut Socket,
         mut closing: watch::Receiver<bool>,
     ) -> Result<(), ConnectionEnd> {
         let mut buffer: Vec<u8> = Vec::new();
         loop {
             buffer.reserve(READ_BYTES_MIN);
             let step = tokio::select! {
-                read = stream.read_buf(&mut buffer) => Step::Read(read),
+                read = socket.read(&mut buffer) => Step::Read(read),
                 () = until(self.unsynced.as_ref().map(|unsynced| unsynced.due)) => Step::Sync,
                 _ = closing.changed() => Step::Stop,
             };
@@ -233,9 +280,9 @@ impl Connection {
                     continue;
                 }
                 Step::Read(Ok(0)) => End::Closed,
-                Step::Read(Ok(_)) => read_more(stream, &mut buffer),
+                Step::Read(Ok(_)) => read_more(socket, &mut buffer).await,
                 Step::Read(Err(_)) => End::Reset,
-                Step::Stop => return self.stop(stream, buffer).await,
+                Step::Stop => return self.stop(socket, buffer).await,
             };
             buffer = self.append(buffer, end).await?;
             self.check_stream()?;
@@ -275,16 +322,16 @@ impl Connection {
 
     /// Appends what has arrived, and lets the connection be reset: the next write of a sender fails, and it
     /// sends these bytes again. After an orderly close, its first write succeeds and is lost.
-    async fn stop(&mut self, stream: &mut TcpStream, mut buffer: Vec<u8>) -> Result<(), ConnectionEnd> {
+    async fn stop(&mut self, socket: &mut Socket, mut buffer: Vec<u8>) -> Result<(), ConnectionEnd> {
         let stop_by = Instant::now() + STOP_READ_TIME_MAX;
         let mut end = End::Open;
         while end == End::Open {
             buffer.reserve(READ_BYTES_MIN);
             let quiet_by = stop_by.min(Instant::now() + STOP_PAUSE);
-            let Ok(read) = timeout_at(quiet_by, stream.read_buf(&mut buffer)).await else { break };
+            let Ok(read) = timeout_at(quiet_by, socket.read(&mut buffer)).await else { break };
             end = match read {
                 Ok(0) => End::Closed,
-                Ok(_) => read_more(stream, &mut buffer),
+                Ok(_) => read_more(socket, &mut buffer).await,
                 Err(_) => End::Reset,
             };
             buffer = self.append(buffer, end).await?;
@@ -361,16 +408,16 @@ impl Connection {
 }
 
 /// Reads what has already arrived.
-fn read_more(stream: &TcpStream, buffer: &mut Vec<u8>) -> End {
+async fn read_more(socket: &mut Socket, buffer: &mut Vec<u8>) -> End {
     while buffer.len() < INPUT_BYTES_MAX {
         // A sender that fills the buffer gets a larger one.
         let room = buffer.len().clamp(READ_BYTES_MIN, INPUT_BYTES_MAX - buffer.len() + READ_BYTES_MIN);
         buffer.reserve(room);
-        match stream.try_read_buf(buffer) {
-            Ok(0) => return End::Closed,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return End::Open,
-            Err(_) => return End::Reset,
+        match socket.read_arrived(buffer).await {
+            None => return End::Open,
+            Some(Ok(0)) => return End::Closed,
+            Some(Ok(_)) => {}
+            Some(Err(_)) => return End::Reset,
         }
     }
     End::Open

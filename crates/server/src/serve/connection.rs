@@ -71,7 +71,8 @@ pub(super) async fn serve(
         let web = web.clone();
         return Conversation { state, peer, allows_http2, web, router, closed }.http1(stream).await;
     };
-    let Encrypted { stream, is_http2, certificate } = match tls::handshake(&connection, stream, tls).await {
+    let shaken = tls::handshake(&connection, stream, tls, tls::HTTP_NOT_TLS).await;
+    let Encrypted { stream, is_http2, certificate } = match shaken {
         Ok(encrypted) => encrypted,
         Err(failure) => {
             handshakes.count_failed(failure);

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a handshake that does not go on holds up no other: each has a task of its own, and the oldest
 //! is given up for a new one at the limit.
-//! Not here: settings of TLS (`web_config`), requests (`connection`).
+//! Not here: settings of TLS (`web_config`), requests (`connection`), points (`carbon`).
 
 use std::io;
 
@@ -21,8 +21,8 @@ use crate::web_config::{HandshakeFailure, LoadedTls};
 /// First byte of a TLS connection: a record of the handshake.
 const TLS_HANDSHAKE_RECORD: u8 = 0x16;
 
-/// Answer to a request without TLS, as Go's server gives it.
-const NOT_TLS: &[u8] =
+/// Answer of the HTTP port to a request without TLS, as Go's server gives it.
+pub(super) const HTTP_NOT_TLS: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
                          Client sent an HTTP request to an HTTPS server.\n";
 
@@ -35,15 +35,16 @@ pub(super) struct Encrypted {
     pub(super) certificate: Option<PeerCertificate>,
 }
 
-/// Runs the handshake of `stream`.
+/// Runs the handshake of `stream`. A client that does not begin one gets `not_tls`, which may be empty.
 pub(super) async fn handshake(
     connection: &OpenConnection,
     stream: TcpStream,
     tls: &LoadedTls,
+    not_tls: &[u8],
 ) -> Result<Encrypted, HandshakeFailure> {
     let _running = connection.begin_handshake();
     let accepted = tokio::select! {
-        accepted = timeout(TLS_HANDSHAKE_TIMEOUT, accept(stream, tls)) => accepted,
+        accepted = timeout(TLS_HANDSHAKE_TIMEOUT, accept(stream, tls, not_tls)) => accepted,
         () = connection.state().evicted() => return Err(HandshakeFailure::Evicted),
     };
     let stream = accepted.unwrap_or(Err(HandshakeFailure::Timeout))?;
@@ -54,12 +55,18 @@ pub(super) async fn handshake(
     Ok(Encrypted { stream, is_http2, certificate })
 }
 
-async fn accept(mut stream: TcpStream, tls: &LoadedTls) -> Result<TlsStream<TcpStream>, HandshakeFailure> {
+async fn accept(
+    mut stream: TcpStream,
+    tls: &LoadedTls,
+    not_tls: &[u8],
+) -> Result<TlsStream<TcpStream>, HandshakeFailure> {
     let mut first = [0];
     match stream.peek(&mut first).await {
         Ok(1..) if first != [TLS_HANDSHAKE_RECORD] => {
-            let _ = stream.write_all(NOT_TLS).await;
-            let _ = stream.shutdown().await;
+            if !not_tls.is_empty() {
+                let _ = stream.write_all(not_tls).await;
+                let _ = stream.shutdown().await;
+            }
             return Err(HandshakeFailure::NotTls);
         }
         Ok(1..) => {}

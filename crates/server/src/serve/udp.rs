@@ -5,6 +5,7 @@
 //! Not here: the line protocol (`ingest`).
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,9 @@ pub(super) trait DatagramStore: Clone + Send + Sync + 'static {
     /// Name of the listener in logs.
     fn name(&self) -> &str;
 
+    /// Returns true if datagrams of `sender` are stored; those of others are dropped.
+    fn admits(&self, sender: IpAddr) -> bool;
+
     /// Stores datagrams, with a newline between them; returns when they are durable. Blocks the thread.
     ///
     /// # Errors
@@ -56,7 +60,7 @@ pub(super) async fn listen(
     mut closing: watch::Receiver<bool>,
 ) {
     let (sender, receiver) = bounded_channel(QUEUE_COUNT_MAX);
-    let storing = tokio::spawn(store_all(web.clone(), protocol, receiver));
+    let storing = tokio::spawn(store_all(web.clone(), protocol.clone(), receiver));
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let received = tokio::select! {
@@ -65,6 +69,7 @@ pub(super) async fn listen(
         };
         let metrics = &web.metrics.line_protocol;
         match received {
+            Ok((_, sender)) if !protocol.admits(sender.ip()) => {}
             Ok((len, _)) => {
                 metrics.datagrams.add(1);
                 if sender.try_send(buffer[..len].to_vec()).is_err() {
@@ -118,6 +123,10 @@ async fn store_all(web: Arc<Web>, protocol: impl DatagramStore, mut receiver: mp
 impl DatagramStore for LineProtocol {
     fn name(&self) -> &str {
         &self.0.database
+    }
+
+    fn admits(&self, _sender: IpAddr) -> bool {
+        true
     }
 
     fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {

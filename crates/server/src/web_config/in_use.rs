@@ -14,11 +14,21 @@ use parking_lot::{Mutex, RwLock};
 use super::file::WebConfig;
 use super::handshakes::Handshakes;
 use super::limiter::Limiter;
-use super::tls::{LoadedTls, TlsFiles};
+use super::tls::{LoadedTls, Protocol, TlsFiles};
 
-/// The file of `--web.config.file`.
+/// Listeners that use a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UsedBy {
+    /// The HTTP port (`--web.config.file`).
+    Http,
+    /// Carbon listeners (`--carbon.tls`): the TLS section alone, which the file must have.
+    Carbon,
+}
+
+/// The file of `--web.config.file` or `--carbon.tls`.
 pub(crate) struct WebConfigFile {
     path: PathBuf,
+    used_by: UsedBy,
     current: RwLock<Arc<InUse>>,
     /// Content at the last reading, good or bad, or the reason why there was none.
     last: Mutex<Option<Result<Content, String>>>,
@@ -62,9 +72,10 @@ impl InUse {
 
 impl WebConfigFile {
     /// A file that has not been read; [`WebConfigFile::read`] reads it.
-    pub(crate) fn new(path: PathBuf) -> WebConfigFile {
+    pub(crate) fn new(path: PathBuf, used_by: UsedBy) -> WebConfigFile {
         WebConfigFile {
             path,
+            used_by,
             current: RwLock::default(),
             last: Mutex::default(),
             read_ms: AtomicI64::new(0),
@@ -123,7 +134,16 @@ impl WebConfigFile {
             return Err("TLS is not switched on or off in a running server: restart it".to_owned());
         }
         let tls = match (config.tls(), &content.tls) {
-            (Some(options), Some(files)) => Some(LoadedTls::new(options, files, config.http2())?),
+            (Some(options), Some(files)) => {
+                let protocol = match self.used_by {
+                    UsedBy::Http => Protocol::Http { http2: config.http2() },
+                    UsedBy::Carbon => Protocol::Carbon,
+                };
+                Some(LoadedTls::new(options, files, protocol)?)
+            }
+            _ if self.used_by == UsedBy::Carbon => {
+                return Err("expected a `tls_server_config` with a certificate".to_owned());
+            }
             _ => None,
         };
         // The same limit goes on with the bucket as it is.
@@ -146,8 +166,20 @@ fn read_files(path: &Path, disk: &dyn Disk) -> Result<(WebConfig, Content), Stri
 /// # Errors
 /// Text for the operator: the position of a fault, or the file that cannot be used.
 pub fn check_web_config(path: &Path, disk: &dyn Disk) -> Result<(), String> {
+    check(path, UsedBy::Http, disk)
+}
+
+/// Checks a web configuration file that carbon listeners use for TLS, and the certificates that it names.
+///
+/// # Errors
+/// As [`check_web_config`], and for a file without TLS.
+pub fn check_carbon_tls(path: &Path, disk: &dyn Disk) -> Result<(), String> {
+    check(path, UsedBy::Carbon, disk)
+}
+
+fn check(path: &Path, used_by: UsedBy, disk: &dyn Disk) -> Result<(), String> {
     let (config, content) = read_files(path, disk)?;
-    WebConfigFile::new(path.to_owned()).load(config, &content).map(|_| ())
+    WebConfigFile::new(path.to_owned(), used_by).load(config, &content).map(|_| ())
 }
 
 /// Returns true if a web configuration file asks each client for a password or for a verified certificate.
@@ -155,7 +187,16 @@ pub fn check_web_config(path: &Path, disk: &dyn Disk) -> Result<(), String> {
 #[must_use]
 pub fn asks_for_login(path: &Path, disk: &dyn Disk) -> bool {
     let read = read_files(path, disk);
-    read.is_ok_and(|(config, _)| {
-        !config.users().is_empty() || config.tls().is_some_and(|tls| tls.requires_verified_clients())
-    })
+    read.is_ok_and(|(config, _)| !config.users().is_empty() || requires_verified_clients(&config))
+}
+
+/// Returns true if a web configuration file asks each client for a verified certificate. Returns false for a
+/// file that cannot be used.
+#[must_use]
+pub fn asks_for_certificate(path: &Path, disk: &dyn Disk) -> bool {
+    read_files(path, disk).is_ok_and(|(config, _)| requires_verified_clients(&config))
+}
+
+fn requires_verified_clients(config: &WebConfig) -> bool {
+    config.tls().is_some_and(|tls| tls.requires_verified_clients())
 }

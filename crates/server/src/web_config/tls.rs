@@ -70,6 +70,27 @@ pub(crate) struct TlsFiles {
     client_ca: Option<Vec<u8>>,
 }
 
+/// Protocol within TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// Clients choose the version of HTTP by ALPN.
+    Http { http2: bool },
+    /// Lines or frames of points; their senders read nothing.
+    Carbon,
+}
+
+impl Protocol {
+    /// Names for ALPN; without names, a client may ask for any.
+    fn alpn(self) -> Vec<Vec<u8>> {
+        let names: &[&[u8]] = match self {
+            Protocol::Http { http2: true } => &[b"h2", b"http/1.1"],
+            Protocol::Http { http2: false } => &[b"http/1.1"],
+            Protocol::Carbon => &[],
+        };
+        names.iter().map(|name| name.to_vec()).collect()
+    }
+}
+
 /// TLS settings of connections.
 pub(crate) struct LoadedTls {
     config: Arc<ServerConfig>,
@@ -146,7 +167,11 @@ impl LoadedTls {
     ///
     /// # Errors
     /// Text with the key of the section and the reason; it shows nothing of a key.
-    pub(crate) fn new(options: &TlsOptions, files: &TlsFiles, http2: bool) -> Result<LoadedTls, String> {
+    pub(super) fn new(
+        options: &TlsOptions,
+        files: &TlsFiles,
+        protocol: Protocol,
+    ) -> Result<LoadedTls, String> {
         let certificates = certificates("certificate", &files.certificate)?;
         let leaf = certificates.first().ok_or("certificate: the PEM text has no certificate")?;
         let expires_s =
@@ -170,8 +195,11 @@ impl LoadedTls {
             .with_single_cert(certificates, key)
             .map_err(|error| format!("certificate and key do not fit or cannot be used: {error}"))?;
         config.ignore_client_order = options.prefers_own_suites;
-        config.alpn_protocols = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
-        config.alpn_protocols.push(b"http/1.1".to_vec());
+        config.alpn_protocols = protocol.alpn();
+        if protocol == Protocol::Carbon {
+            // A sender that closes its connection with unread bytes, such as tickets, resets it.
+            config.send_tls13_tickets = 0;
+        }
         Ok(LoadedTls { config: Arc::new(config), client_auth: options.client_auth, expires_s })
     }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "certificates of a test are files next to a data directory")]
 
 mod authority;
+mod carbon;
 mod client;
 mod floods;
 mod routes;

@@ -1,8 +1,10 @@
 //! Tests of carbon listeners: bytes on a socket, and what PromQL reads afterwards.
 
+mod allow;
 mod not_stored;
+mod tls;
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UdpSocket;
 
 use super::*;
@@ -12,7 +14,7 @@ use crate::options::ServerOptions;
 use chronolith_base::Env;
 use chronolith_ingest::carbon::RefusedReason;
 use chronolith_model::TenantId;
-use chronolith_service::options::{CarbonListener, CarbonOptions, CarbonProtocol};
+use chronolith_service::options::{CarbonListener, CarbonProtocol};
 
 /// A server with one carbon listener.
 struct Carbon {
@@ -42,8 +44,7 @@ impl Carbon {
             tenant: TenantId::anonymous(),
             prefix: prefix.to_owned(),
         };
-        let listeners = vec![options.clone()];
-        server.service.write.carbon = CarbonOptions { listeners, ..CarbonOptions::default() };
+        server.service.write.carbon.listeners = vec![options.clone()];
         let server = Fixture { web: web(server) }.open();
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("bound");

@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
@@ -114,6 +114,18 @@ impl Client {
         let connector = TlsConnector::from(Arc::new(self.config(roots)));
         let name = ServerName::try_from("localhost").expect("a name");
         connector.connect(name, stream).await.map_err(|error| error.to_string())
+    }
+
+    /// Sends bytes on a connection of their own, and waits until the server has ended it.
+    pub(super) async fn send_bytes(&self, bytes: &[u8]) -> Result<(), String> {
+        let mut stream = self.encrypted(self.roots.clone().expect("a client with TLS")).await?;
+        let mut answer = Vec::new();
+        let sent = async {
+            stream.write_all(bytes).await?;
+            stream.shutdown().await?;
+            stream.read_to_end(&mut answer).await
+        };
+        sent.await.map(|_| ()).map_err(|error: std::io::Error| error.to_string())
     }
 
     /// Certificate that the server presents to a new connection.
