@@ -154,7 +154,11 @@ impl Server {
             self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
         self.spawn_continuous_queries()?;
-        if self.running.web.options.self_scrape_interval_ms > 0 {
+        let is_read_only = self.running.web.service.options.is_read_only;
+        if is_read_only {
+            tracing::info!("read-only: writes, deletions and other changes are refused");
+        }
+        if self.running.web.options.self_scrape_interval_ms > 0 && !is_read_only {
             let web = self.running.web.clone();
             let stop = self.running.stop.clone();
             let instance = self.address.to_string();

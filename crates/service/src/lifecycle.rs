@@ -1,5 +1,5 @@
-//! Lifecycle of the server's store: replaying, open, draining, closing. A read-only server has no store, only
-//! sources that queries read.
+//! Lifecycle of the server's store: replaying, open, draining, closing. A read-only server over a bucket has
+//! no store, only sources that queries read; one over a data directory has a store that no caller changes.
 //! Invariants: store and sources are set once, when the replay is done; before that, and once the store is
 //! being closed, only endpoints that need neither answer.
 //! Not here: who opens and closes it (`server::serve`).
@@ -16,6 +16,8 @@ use crate::refusal::Refusal;
 /// State of the store from start to stop.
 #[derive(Default)]
 pub struct Lifecycle {
+    /// Callers may read the store alone.
+    refuses_changes: bool,
     store: OnceLock<Opened>,
     replay: Arc<ReplayProgress>,
     /// Reason that the store could not be opened.
@@ -28,7 +30,7 @@ pub struct Lifecycle {
 
 /// The store, and what queries read.
 struct Opened {
-    /// `None` on a read-only server.
+    /// `None` on a read-only server over a bucket.
     store: Option<Arc<Tsdb>>,
     sources: Arc<dyn TenantSources>,
 }
@@ -49,11 +51,25 @@ pub struct ReplaySnapshot {
 }
 
 impl Lifecycle {
+    /// The state before the replay. With `refuses_changes`, callers may read the store alone.
+    pub(super) fn new(refuses_changes: bool) -> Lifecycle {
+        Lifecycle { refuses_changes, ..Lifecycle::default() }
+    }
+
     /// The store, for writes and administration.
     ///
     /// # Errors
     /// `unavailable` while the replay runs or the server stops; 405 on a read-only server.
     pub fn store(&self) -> Result<&Arc<Tsdb>, Refusal> {
+        let store = self.readable_store()?;
+        if self.refuses_changes { Err(Refusal::ReadOnlyStore) } else { Ok(store) }
+    }
+
+    /// The store, for callers that change nothing.
+    ///
+    /// # Errors
+    /// `unavailable` while the replay runs or the server stops; 405 on a read-only server over a bucket.
+    pub fn readable_store(&self) -> Result<&Arc<Tsdb>, Refusal> {
         self.answering()?.store.as_ref().ok_or(Refusal::ReadOnly)
     }
 
@@ -87,8 +103,13 @@ impl Lifecycle {
     }
 
     /// Returns true if the server has sources and no store.
-    pub fn is_read_only(&self) -> bool {
+    pub fn is_storeless(&self) -> bool {
         self.store.get().is_some_and(|opened| opened.store.is_none())
+    }
+
+    /// Returns true if the server refuses changes.
+    pub fn is_read_only(&self) -> bool {
+        self.refuses_changes || self.is_storeless()
     }
 
     /// Takes the store into use, and what queries read.

@@ -19,6 +19,8 @@ use crate::audit::AuditOptions;
 pub struct ServiceOptions {
     /// True if there is more than one tenant; otherwise all requests belong to `anonymous`.
     pub multitenancy: bool,
+    /// True if the store of a data directory is read alone.
+    pub is_read_only: bool,
     /// Access control.
     pub access: AccessOptions,
     /// The audit log.
@@ -45,6 +47,7 @@ impl ServiceOptions {
     pub fn new(data_dir: PathBuf) -> ServiceOptions {
         ServiceOptions {
             multitenancy: false,
+            is_read_only: false,
             access: AccessOptions::default(),
             audit: AuditOptions::default(),
             tsdb: TsdbOptions {

@@ -19,6 +19,9 @@ pub enum Refusal {
          writes to the server that uploads to the bucket"
     )]
     ReadOnly,
+    /// A write or an administrative call to a read-only server with a store.
+    #[error("this server is read-only (--read-only): it refuses writes, deletions and other changes")]
+    ReadOnlyStore,
     /// No permit.
     #[error(transparent)]
     Permit(#[from] AdmissionError),

@@ -64,7 +64,7 @@ impl Service {
     #[must_use]
     pub fn new(env: Env, options: ServiceOptions) -> Service {
         Service {
-            lifecycle: Lifecycle::default(),
+            lifecycle: Lifecycle::new(options.is_read_only),
             access: AccessControl::new(options.access.clone(), options.multitenancy, &env.rng),
             audit: AuditLog::new(options.audit.clone()),
             admission: Admission::new(&options, &env.clock),

@@ -25,11 +25,14 @@ pub(super) static SETTINGS: &[Setting] = &[
         "read-only",
         "false",
         Form::Switch,
-        "Answer queries over --bucket alone: no data directory, no writes",
-        |s, v| match (value::switch(v)?, &mut s.server.bucket) {
-            (true, None) => Err("expected the URL of a bucket (bucket) as well".to_owned()),
-            (is_read_only, Some(bucket)) => set(&mut bucket.is_read_only, Ok(is_read_only)),
-            (false, None) => Ok(()),
+        "Refuse writes and other changes; with --bucket answer over the bucket alone, without a data directory",
+        |s, v| {
+            let is_read_only = value::switch(v)?;
+            match &mut s.server.bucket {
+                Some(bucket) => bucket.is_read_only = is_read_only,
+                None => s.server.service.is_read_only = is_read_only,
+            }
+            Ok(())
         },
     ),
     Setting::server(

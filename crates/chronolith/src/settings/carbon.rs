@@ -237,20 +237,32 @@ fn set_file(file: &mut Option<PathBuf>, text: &str) -> Result<(), String> {
 
 /// Checks that a server with listeners can store their points, and that settings of listeners have some.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
-    let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
     let carbon = &settings.server.service.write.carbon;
     match carbon.listeners.first() {
-        Some(listener) if is_read_only => {
+        Some(listener) if is_read_only(settings) => {
             let setting = match listener.protocol {
                 CarbonProtocol::Plaintext => "carbon.listen",
                 CarbonProtocol::Pickle => "carbon.pickle-listen",
             };
-            Err(format!("{setting}: expected none with read-only, which stores no points"))
+            Err(without_points(setting))
+        }
+        _ if is_read_only(settings) && !settings.server.service.influx.udp.is_empty() => {
+            Err(without_points("influx.udp"))
         }
         None if carbon.tls_file.is_some() => Err(without_listener("carbon.tls")),
         None if carbon.allowed.is_some() => Err(without_listener("carbon.allow")),
         _ => Ok(()),
     }
+}
+
+/// Returns true if the server refuses changes, with a data directory or over a bucket.
+fn is_read_only(settings: &Settings) -> bool {
+    let bucket = settings.server.bucket.as_ref();
+    settings.server.service.is_read_only || bucket.is_some_and(|bucket| bucket.is_read_only)
+}
+
+fn without_points(setting: &str) -> String {
+    format!("{setting}: expected none with read-only, which stores no points")
 }
 
 fn without_listener(setting: &str) -> String {

@@ -210,13 +210,21 @@ fn unknown_features_are_warnings() {
 }
 
 #[test]
-fn a_read_only_server_takes_no_carbon_points() {
+fn a_read_only_server_has_no_listeners_for_points() {
     for setting in ["--carbon.listen", "--carbon.pickle-listen"] {
         let listeners = [setting, "127.0.0.1:2003"];
         assert!(resolve(&listeners, &[], None).is_ok());
-        let read_only = ["--bucket", "file:///b", "--read-only", setting, "127.0.0.1:2003"];
-        check_error(&read_only, &[], None, "expected none with read-only");
+        for bucket in [&["--bucket", "file:///b"][..], &[]] {
+            let read_only = [bucket, &["--read-only", setting, "127.0.0.1:2003"][..]].concat();
+            check_error(&read_only, &[], None, "expected none with read-only");
+            let udp = [bucket, &["--read-only", "--influx.udp", "127.0.0.1:8089/db"][..]].concat();
+            check_error(&udp, &[], None, "influx.udp: expected none with read-only");
+        }
     }
+    let local = resolve(&["--read-only"], &[], None).unwrap().server;
+    assert!(local.service.is_read_only && local.bucket.is_none());
+    let bucket = resolve(&["--bucket", "file:///b", "--read-only"], &[], None).unwrap().server;
+    assert!(!bucket.service.is_read_only && bucket.bucket.unwrap().is_read_only);
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
             collect(server::TENANT_LIMITS, &server::tenant_limit_uses(web), out);
             collect_store(&store.statistics().stats(), out);
         }
-        None if web.service.lifecycle.is_read_only() => {}
+        None if web.service.lifecycle.is_storeless() => {}
         None => collect(server::REPLAY, web, out),
     }
     families

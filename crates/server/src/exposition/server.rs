@@ -28,6 +28,9 @@ pub(super) static SERVER: &[Metric<Web>] = &[
     Metric::gauge("chronolith_ready", "1 if queries and writes are served.", |web| {
         f64::from(u8::from(web.service.lifecycle.is_ready()))
     }),
+    Metric::gauge("chronolith_read_only", "1 if writes and other changes are refused.", |web| {
+        f64::from(u8::from(web.service.lifecycle.is_read_only()))
+    }),
     Metric::counters(
         "chronolith_access_refused_total",
         &["reason"],

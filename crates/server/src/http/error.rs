@@ -209,7 +209,7 @@ impl From<Refusal> for ApiError {
             Refusal::Starting(_) | Refusal::Stopping | Refusal::Permit(_) | Refusal::Memory(_) => {
                 ErrorKind::Unavailable
             }
-            Refusal::ReadOnly => ErrorKind::ReadOnly,
+            Refusal::ReadOnly | Refusal::ReadOnlyStore => ErrorKind::ReadOnly,
             Refusal::Panicked(_) => ErrorKind::Internal,
         };
         ApiError::new(kind, refusal)

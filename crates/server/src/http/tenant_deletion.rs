@@ -93,7 +93,7 @@ async fn begin(web: &Arc<Web>, tenant: &TenantId) -> Result<(), ApiError> {
 }
 
 async fn state_value(web: &Arc<Web>, tenant: &TenantId) -> Result<Value, ApiError> {
-    let store = web.service.lifecycle.store()?.clone();
+    let store = web.service.lifecycle.readable_store()?.clone();
     let tenant = tenant.clone();
     let read = dispatch::run_status(web, move |_| {
         let is_stored = store.statistics().tenant_sizes().contains_key(&tenant);

@@ -100,6 +100,15 @@ impl Fixture {
         fixture
     }
 
+    /// A server with a data directory that refuses changes.
+    pub(crate) fn read_only_store() -> Fixture {
+        let fixture = Fixture::with(|options| {
+            options.web.admin_api = true;
+            options.service.is_read_only = true;
+        });
+        fixture.open()
+    }
+
     pub(crate) fn open(self) -> Fixture {
         self.open_with(Vec::new())
     }
@@ -140,7 +149,7 @@ impl Fixture {
         }
         let tenant = StoreId::from(TenantId::new(tenant).expect("valid"));
         let stored =
-            self.web.service.lifecycle.store().expect("open").append(&tenant, &batch).expect("stored");
+            self.web.service.lifecycle.opened().expect("open").append(&tenant, &batch).expect("stored");
         assert_eq!(stored.first_reject, None);
     }
 

@@ -28,7 +28,7 @@ impl Annotations {
     /// # Errors
     /// While the store is not open, and for rules that an earlier version stored and this one refuses.
     pub fn of_tenant(lifecycle: &Lifecycle, tenant: &TenantId) -> Result<Annotations, GraphiteError> {
-        let store = lifecycle.store().ok().map(|store| (store.clone(), tenant.clone()));
+        let store = lifecycle.readable_store().ok().map(|store| (store.clone(), tenant.clone()));
         Ok(Annotations { store, meta_tags: meta_tags_of(lifecycle, tenant)? })
     }
 
@@ -45,7 +45,7 @@ impl Annotations {
 /// # Errors
 /// As [`Annotations::of_tenant`].
 pub fn meta_tags_of(lifecycle: &Lifecycle, tenant: &TenantId) -> Result<Arc<MetaTags>, GraphiteError> {
-    let stored = match lifecycle.store() {
+    let stored = match lifecycle.readable_store() {
         Ok(store) => store.graphite().meta_tags(tenant),
         Err(Refusal::ReadOnly) => Arc::default(),
         Err(refusal) => return Err(refusal.into()),

@@ -97,7 +97,7 @@ fn row_value(web: &Web, name: &str, row: &Row) -> Value {
         "series": row.series_count,
         "memoryBytes": row.memory_bytes,
         // Nothing is known of the data of a read-only server.
-        "stored": row.is_stored || web.service.lifecycle.is_read_only(),
+        "stored": row.is_stored || web.service.lifecycle.is_storeless(),
         "limits": limits.iter().map(limit_value).collect::<Vec<_>>(),
     })
 }

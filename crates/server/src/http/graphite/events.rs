@@ -64,7 +64,7 @@ pub(in crate::http) async fn detail(
     let answered = async {
         let call = call::open(&web, request).await?;
         let id = id.parse::<u64>().ok();
-        let event = web.service.lifecycle.store()?.graphite();
+        let event = web.service.lifecycle.readable_store()?.graphite();
         let event = id.and_then(|id| event.event(&call.tenant, id));
         let missing = || ApiError::new(ErrorKind::NotFound, "Event matching query does not exist");
         let event = event.ok_or_else(missing)?;
@@ -100,7 +100,7 @@ fn selected(reading: &Reading<'_>) -> Result<Vec<StoredEvent>, ApiError> {
         // As in graphite-web: a tag that no event has does not count.
         _ => EventTags::KnownOf(&tags),
     };
-    Ok(web.service.lifecycle.store()?.graphite().events(&call.tenant, range_s, selection))
+    Ok(web.service.lifecycle.readable_store()?.graphite().events(&call.tenant, range_s, selection))
 }
 
 /// Reads a posted event.

@@ -52,7 +52,7 @@ fn read(reading: &Reading<'_>) -> Result<Value, ApiError> {
 /// The first `limit` series after a path: the store lists them by their labels.
 fn page_of(reading: &Reading<'_>, after: &str, limit: usize) -> Result<BTreeMap<String, Labels>, ApiError> {
     let Reading { web, call, ctx, .. } = *reading;
-    let store = web.service.lifecycle.store()?;
+    let store = web.service.lifecycle.readable_store()?;
     let mut page = BTreeMap::new();
     let Some(graphite) = graphite_store(store, &call.tenant) else { return Ok(page) };
     let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;

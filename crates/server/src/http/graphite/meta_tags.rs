@@ -24,7 +24,7 @@ use crate::web::Web;
 pub(in crate::http) async fn list(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     let answered = async {
         let call = call::open(&web, request).await?;
-        let rules = web.service.lifecycle.store()?.graphite().meta_tags(&call.tenant);
+        let rules = web.service.lifecycle.readable_store()?.graphite().meta_tags(&call.tenant);
         let rules: Vec<Value> = rules.iter().map(of_rule).collect();
         Ok(answer::of_value(&rules.into(), &call))
     };

@@ -28,7 +28,7 @@ pub(in crate::http) async fn vars(State(web): State<Arc<Web>>, request: Request)
 }
 
 async fn read(web: &Arc<Web>, identity: Identity) -> Result<Response<Body>, ApiError> {
-    let store = web.service.lifecycle.store()?.clone();
+    let store = web.service.lifecycle.readable_store()?.clone();
     let text = dispatch::run_status(web, move |web| {
         let databases = TenantDatabases::of_store(store, identity.clone());
         let storage = TenantStorage {

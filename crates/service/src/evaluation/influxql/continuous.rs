@@ -42,7 +42,7 @@ struct Query<'a> {
 
 /// Runs the queries that are due.
 pub fn run(service: &Service, store: &Arc<Tsdb>) {
-    if !service.options.influx.runs_continuous_queries {
+    if !service.options.influx.runs_continuous_queries || service.options.is_read_only {
         return;
     }
     let catalog = store.databases().catalog();
