@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::{Disk as _, MemoryBudget};
+use chronolith_bucket::{BucketLayout, ExternalLabels};
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::query::TenantSources as _;
 use chronolith_model::{
     AnnotationLimits, Labels, Matcher, MetadataEntry, MetricKind, QueryError, ReadContext, Selector, StoreId,
     TenantId, TimeRange, WriteBatch,
 };
-use chronolith_tsdb::{BucketSources, DeletionState, GraphiteEvent, Tsdb, WriteError};
+use chronolith_tsdb::{AdminError, BucketSources, DeletionState, GraphiteEvent, Tsdb, WriteError};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 use crate::upload::World;
@@ -205,6 +206,23 @@ fn writes_are_refused_while_a_tenant_is_deleted() {
     write(&tsdb, &store_of("b"), "m", &samples(0)).expect("another tenant");
     tsdb.tenant_deletions().run();
     write(&tsdb, &store_of("a"), "m", &samples(0)).expect("stored again");
+}
+
+/// In Thanos's layout a tenant has no folder, so a deletion that has begun could not find its objects.
+#[test]
+fn a_bucket_in_thanos_layout_refuses_a_deletion_before_anything_is_marked() {
+    let world = World::new(6);
+    let labels = ExternalLabels::parse("cluster=\"eu\"").expect("labels");
+    let tsdb = world.open_in("/data", BucketLayout::Thanos { writer: Some(labels) });
+    let store = StoreId::anonymous();
+    write(&tsdb, &store, "m", &samples(0)).expect("stored");
+    let tenant = TenantId::anonymous();
+    let refused = tsdb.tenant_deletions().begin(&tenant).expect_err("refused");
+    assert!(matches!(&refused, AdminError::Bucket(why) if why.contains("(bucket.layout)")), "{refused}");
+    assert!(tsdb.tenant_deletions().state_of(&tenant).is_none());
+    tsdb.tenant_deletions().run();
+    assert_eq!(world.machine.read(&tsdb, &store, "m").len(), 20);
+    write(&tsdb, &store, "m", &samples(1)).expect("writes are not refused");
 }
 
 #[test]
