@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::directory::{ClaimsOfIssuer, Credentials, Directory, TokenHash};
-use super::jwt::Issuer;
+use super::jwt::{Issuer, key_files};
 use super::passwords::BcryptHash;
 use super::principal::{Principal, Tenants};
 use super::scope::{Scope, Scopes};
@@ -154,14 +154,18 @@ pub(super) fn parse_bytes(bytes: &[u8], multitenancy: bool) -> Result<Directory,
     parse(text, multitenancy)
 }
 
-/// Checks an access file.
+/// Checks an access file and the JWKS files that it names.
 ///
 /// # Errors
 /// Path, and the reason why the file cannot be read, or as [`parse`].
 pub fn check_access_file(path: &Path, multitenancy: bool, disk: &dyn Disk) -> Result<(), String> {
     let read = disk.read(path).map_err(|error| error.to_string());
     let parsed = read.and_then(|bytes| parse_bytes(&bytes, multitenancy));
-    parsed.map(drop).map_err(|why| format!("access file {}: {why}", path.display()))
+    let checked = parsed.and_then(|mut directory| {
+        directory.resolve_key_files(path.parent());
+        directory.jwt().issuers.iter().try_for_each(|issuer| key_files::check(&issuer.jwks_file, disk))
+    });
+    checked.map_err(|why| format!("access file {}: {why}", path.display()))
 }
 
 fn add(directory: &mut Directory, entry: Entry, multitenancy: bool) -> Result<(), String> {

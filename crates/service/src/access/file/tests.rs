@@ -95,6 +95,26 @@ fn a_wrong_issuer_or_rule_of_claims_is_refused_by_name_and_line() {
     check(issuer, "{issuer: i, claims: {sub: []}}", "`claims` names no claim");
 }
 
+/// Covers a start that failed on a JWKS file after `--check-config` had called the configuration valid.
+#[test]
+fn a_check_reads_the_jwks_files_that_an_access_file_names() {
+    let (env, _, _) = chronolith_base::Env::fake(0, 1);
+    env.disk.create_dir_all(Path::new("conf")).expect("a folder");
+    let write = |path: &str, text: &str| {
+        env.disk.write_atomic(Path::new(path), text.as_bytes()).expect("written");
+    };
+    write("conf/access.yml", "jwt:\n- {issuer: i, audience: a, jwks_file: keys.json}\nprincipals: []\n");
+    let check = || check_access_file(Path::new("conf/access.yml"), false, &*env.disk);
+    let missing = check().expect_err("no file of keys");
+    assert!(missing.starts_with("access file conf/access.yml: JWKS file conf/keys.json: "), "{missing}");
+    write("conf/keys.json", "{}");
+    let broken = check().expect_err("no key set");
+    assert!(broken.contains("JWKS file conf/keys.json: no JWK set"), "{broken}");
+    let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+    write("conf/keys.json", &format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}"}}]}}"#));
+    assert_eq!(check(), Ok(()));
+}
+
 #[test]
 fn without_multitenancy_the_only_tenant_needs_no_name() {
     let text = format!("principals:\n- name: a\n  token_sha256: {}\n  scopes: [read]\n", hash_text(TOKEN));

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
+use chronolith_base::{Disk, Env};
 
 use super::keys::KeySet;
 
@@ -45,7 +45,7 @@ impl KeyFiles {
         for path in paths {
             match self.read_one(path, env) {
                 Ok(changed) => is_changed |= changed,
-                Err(why) => errors.push(format!("JWKS file {}: {why}", path.display())),
+                Err(why) => errors.push(of_file(path, &why)),
             }
         }
         if errors.is_empty() { Ok(is_changed) } else { Err(errors.join("; ")) }
@@ -57,10 +57,7 @@ impl KeyFiles {
         if last.is_some_and(|last| last.text == text) {
             return Ok(false);
         }
-        let parsed = text.clone().and_then(|text| match text.len() {
-            0..=FILE_BYTES_MAX => KeySet::parse(&text),
-            bytes => Err(format!("{bytes} bytes, at most {FILE_BYTES_MAX} are allowed")),
-        });
+        let parsed = text.clone().and_then(|text| parse(&text));
         let is_good = parsed.is_ok();
         let previous = last.map(|last| last.keys.clone()).unwrap_or_default();
         let result = parsed.as_ref().map(|_| true).map_err(Clone::clone);
@@ -78,4 +75,24 @@ impl KeyFiles {
     pub(super) fn keys(&self, path: &Path) -> Arc<KeySet> {
         self.files.get(path).map(|file| file.keys.clone()).unwrap_or_default()
     }
+}
+
+/// Checks a file of keys.
+///
+/// # Errors
+/// Path, and the reason why the file cannot be used.
+pub(crate) fn check(path: &Path, disk: &dyn Disk) -> Result<(), String> {
+    let text = disk.read(path).map_err(|error| error.to_string());
+    text.and_then(|text| parse(&text)).map(drop).map_err(|why| of_file(path, &why))
+}
+
+fn parse(text: &[u8]) -> Result<KeySet, String> {
+    match text.len() {
+        0..=FILE_BYTES_MAX => KeySet::parse(text),
+        bytes => Err(format!("{bytes} bytes, at most {FILE_BYTES_MAX} are allowed")),
+    }
+}
+
+fn of_file(path: &Path, why: &str) -> String {
+    format!("JWKS file {}: {why}", path.display())
 }
