@@ -8,6 +8,7 @@ mod activity;
 mod admin;
 mod audit;
 mod audit_notes;
+mod authorization;
 mod block_list;
 mod body;
 mod bucket_status;

@@ -4,20 +4,19 @@
 //! header `Authorization`, the client certificate; a wrong one is not made good by another. No log line, no
 //! error and no metric has a credential.
 //! Not here: principals (`service::access`), users of InfluxDB without access control
-//! (`influx::credentials`).
+//! (`influx::credentials`), the header `Authorization` (`authorization`).
 
 use std::sync::Arc;
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, header};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use axum::http::HeaderMap;
 use chronolith_model::TenantId;
 use chronolith_model::databases::User;
 use chronolith_service::access::control::{AccessControl, LoginError};
 use chronolith_service::access::{Principal, Scope, Scopes, Tenants};
 use chronolith_service::evaluation::influxql::databases::Databases;
 
+use super::authorization::Authorization;
 use super::params::Params;
 use super::request::PeerCertificate;
 use crate::web::Web;
@@ -158,31 +157,11 @@ fn url_credential(query: &str) -> Option<Credential> {
     Some(Credential::Password { user, password })
 }
 
-/// Reads the header `Authorization`: Basic, Bearer, `Token TOKEN`, `Token user:password`.
+/// Reads the header `Authorization`.
 fn header_credential(headers: &HeaderMap) -> Result<Option<Credential>, LoginError> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(LoginError::Wrong);
-    }
-    credential(value).map(Some).ok_or(LoginError::Wrong)
-}
-
-fn credential(value: &HeaderValue) -> Option<Credential> {
-    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
-    let rest = rest.trim();
-    let pair = |text: &str| {
-        let (user, password) = text.split_once(':')?;
-        Some(Credential::Password { user: user.to_owned(), password: password.to_owned() })
-    };
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(Credential::Token(rest.to_owned()));
-    }
-    if scheme.eq_ignore_ascii_case("token") {
-        return pair(rest).or_else(|| Some(Credential::Token(rest.to_owned())));
-    }
-    if scheme.eq_ignore_ascii_case("basic") {
-        return pair(std::str::from_utf8(&STANDARD.decode(rest).ok()?).ok()?);
-    }
-    None
+    let found = Authorization::of(headers).map_err(|_| LoginError::Wrong)?;
+    Ok(found.map(|found| match found {
+        Authorization::Bearer(token) | Authorization::Token(token) => Credential::Token(token),
+        Authorization::Password { user, password } => Credential::Password { user, password },
+    }))
 }

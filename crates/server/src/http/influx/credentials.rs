@@ -8,9 +8,7 @@
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use axum::http::{HeaderMap, StatusCode};
 use chronolith_model::TenantId;
 use chronolith_model::databases::{Privilege, User};
 use chronolith_service::access::Principal;
@@ -20,6 +18,7 @@ use chronolith_service::evaluation::influxql::databases::Databases;
 use super::reply::InfluxError;
 use super::token;
 use crate::http::audit;
+use crate::http::authorization::Authorization;
 use crate::http::error::ApiError;
 use crate::http::params::Params;
 use crate::http::sender::{identity_of, is_logged_in};
@@ -162,25 +161,16 @@ fn credentials(headers: &HeaderMap, params: &Params) -> Option<Credentials> {
     if let (Some(user), Some(password)) = (params.get("u"), params.get("p")) {
         return Some(Credentials::Password { user: user.to_owned(), password: password.to_owned() });
     }
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, rest) = value.split_once(' ')?;
-    let pair = |text: &str| {
-        let (user, password) = text.split_once(':')?;
-        Some(Credentials::Password { user: user.to_owned(), password: password.to_owned() })
-    };
-    match scheme {
-        "Bearer" => Some(Credentials::Bearer(rest.trim().to_owned())),
-        "Token" => pair(rest),
-        scheme if scheme.eq_ignore_ascii_case("basic") => {
-            pair(std::str::from_utf8(&STANDARD.decode(rest.trim()).ok()?).ok()?)
-        }
-        _ => None,
+    match Authorization::of(headers).ok()?? {
+        Authorization::Password { user, password } => Some(Credentials::Password { user, password }),
+        Authorization::Bearer(token) => Some(Credentials::Bearer(token)),
+        Authorization::Token(_) => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
+    use axum::http::{HeaderValue, header};
 
     use super::*;
 
