@@ -3,6 +3,7 @@
 
 pub mod continuous;
 pub mod databases;
+pub mod logins;
 pub mod storage;
 
 use chronolith_influxql::execute::SelectLimits;
