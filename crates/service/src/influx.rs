@@ -3,6 +3,7 @@
 
 pub mod password;
 pub mod running;
+pub mod signed_token;
 pub mod watched;
 
 use std::sync::Arc;

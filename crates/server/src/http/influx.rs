@@ -11,7 +11,6 @@ pub(super) mod prometheus;
 pub(super) mod query;
 pub(super) mod refused;
 pub(crate) mod reply;
-mod token;
 pub(super) mod vars;
 pub(super) mod write;
 

@@ -3,7 +3,7 @@
 //! Invariants: principals of the access file need no user; without them and without `influx.auth-enabled`
 //! everybody may do everything; with it, a tenant without an
 //! administrator can only create one. A read-only server knows no users, so it refuses everybody then.
-//! Not here: hashes (`service::influx::password`), signatures (`token`).
+//! Not here: hashes (`service::influx::password`), signatures (`service::influx::signed_token`).
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use chronolith_model::databases::{Privilege, User};
 use chronolith_service::access::Principal;
 use chronolith_service::audit::AuditSubject;
 use chronolith_service::evaluation::influxql::databases::Databases;
+use chronolith_service::influx::signed_token;
 
 use super::reply::InfluxError;
-use super::token;
 use crate::http::audit;
 use crate::http::authorization::Authorization;
 use crate::http::error::ApiError;
@@ -79,7 +79,7 @@ impl Caller {
                 if secret.is_empty() {
                     return Err(unauthorized("bearer auth disabled"));
                 }
-                let name = token::user_of(&token, secret, web.service.env.clock.now_ms() / 1000);
+                let name = signed_token::user_of(&token, secret, web.service.env.clock.now_ms() / 1000);
                 own.user(&name.map_err(unauthorized)?).ok_or_else(failed)?
             }
         };

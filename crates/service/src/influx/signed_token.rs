@@ -7,8 +7,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde_json::Value;
 
-/// Returns the user whom a token names, with InfluxDB's text if it is not valid at `now_s`.
-pub(super) fn user_of(token: &str, secret: &str, now_s: i64) -> Result<String, &'static str> {
+/// Returns the user whom a token names.
+///
+/// # Errors
+/// InfluxDB's text if the token is not valid at `now_s`.
+pub fn user_of(token: &str, secret: &str, now_s: i64) -> Result<String, &'static str> {
     let signed = |text: &str| URL_SAFE_NO_PAD.decode(text).ok();
     let json = |text: &str| signed(text).and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let parts: Vec<&str> = token.split('.').collect();
