@@ -101,6 +101,7 @@ impl Refused {
     fn log_text(&self) -> String {
         match self {
             Refused::Login(LoginError::Jwt(refusal)) => format!("authentication failed: {refusal}"),
+            Refused::Login(LoginError::SignedToken(why)) => format!("authentication failed: {why}"),
             other => other.text(),
         }
     }

@@ -62,7 +62,10 @@ pub(super) async fn principal_of(
         None => return Err(LoginError::Missing),
         Some(Credential::Token(token)) => match directory.find_token(&token) {
             Some(principal) => Some(principal.clone()),
-            None => control.find_jwt(&token, now_ms)?,
+            None => match logins::find_signed_token(&web.service, &token, tenant)? {
+                Some(principal) => Some(principal),
+                None => control.find_jwt(&token, now_ms)?,
+            },
         },
         // A client may have a certificate for its connection alone, and is asked for a password.
         Some(Credential::Certificate(certificate)) => match directory.find_certificate(certificate.sans()) {

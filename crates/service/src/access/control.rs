@@ -90,6 +90,9 @@ pub enum LoginError {
     /// A JWT that is no login; the reason is for the log alone.
     #[error("authentication failed")]
     Jwt(Refusal),
+    /// A token signed with InfluxDB's shared secret that is no login; the reason is for the log alone.
+    #[error("authentication failed")]
+    SignedToken(&'static str),
     /// More passwords are being verified than the server allows.
     #[error("{0}")]
     Busy(#[from] Busy),
@@ -285,7 +288,7 @@ impl AccessControl {
     pub fn count_refused(&self, error: &LoginError) {
         let counter = match error {
             LoginError::Missing => &self.metrics.missing,
-            LoginError::Wrong => &self.metrics.wrong,
+            LoginError::Wrong | LoginError::SignedToken(_) => &self.metrics.wrong,
             LoginError::Jwt(refusal) => {
                 self.metrics.jwt_refused.count(*refusal);
                 &self.metrics.wrong

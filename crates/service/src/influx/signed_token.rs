@@ -7,6 +7,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde_json::Value;
 
+/// Returns true if the header of `token` names an algorithm with a shared secret. Nothing is verified.
+pub fn is_signed_by_secret(token: &str) -> bool {
+    let header = token.split_once('.').and_then(|(header, _)| URL_SAFE_NO_PAD.decode(header).ok());
+    let header = header.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let algorithm = header.as_ref().and_then(|header| header.get("alg")?.as_str());
+    algorithm.is_some_and(|name| algorithm_of(name).is_some())
+}
+
 /// Returns the user whom a token names.
 ///
 /// # Errors
@@ -17,12 +25,8 @@ pub fn user_of(token: &str, secret: &str, now_s: i64) -> Result<String, &'static
     let parts: Vec<&str> = token.split('.').collect();
     let [header, claims, signature] = parts[..] else { return Err("signature is invalid") };
     let algorithm = json(header).ok_or("signature is invalid")?;
-    let algorithm = match algorithm.get("alg").and_then(Value::as_str) {
-        Some("HS256") => hmac::HMAC_SHA256,
-        Some("HS384") => hmac::HMAC_SHA384,
-        Some("HS512") => hmac::HMAC_SHA512,
-        _ => return Err("unexpected signing method"),
-    };
+    let algorithm = algorithm.get("alg").and_then(Value::as_str).and_then(algorithm_of);
+    let algorithm = algorithm.ok_or("unexpected signing method")?;
     let key = hmac::Key::new(algorithm, secret.as_bytes());
     let message = &token[..header.len() + 1 + claims.len()];
     let signature = signed(signature).ok_or("signature is invalid")?;
@@ -38,6 +42,15 @@ pub fn user_of(token: &str, secret: &str, now_s: i64) -> Result<String, &'static
     }
     let name = claims.get("username").and_then(Value::as_str).filter(|name| !name.is_empty());
     name.map(str::to_owned).ok_or("username in token must be a string")
+}
+
+fn algorithm_of(name: &str) -> Option<hmac::Algorithm> {
+    match name {
+        "HS256" => Some(hmac::HMAC_SHA256),
+        "HS384" => Some(hmac::HMAC_SHA384),
+        "HS512" => Some(hmac::HMAC_SHA512),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +81,22 @@ mod tests {
         check(&token("HS256", r#"{"exp":2000}"#, "secret"), Err("username in token must be a string"));
         for garbage in ["", "a.b", "a.b.c", "..", "a.b.c.d"] {
             assert!(user_of(garbage, "secret", 0).is_err(), "{garbage}");
+        }
+    }
+    #[test]
+    fn a_token_of_a_public_key_is_none_of_a_secret() {
+        for (algorithm, want) in [
+            ("HS256", true),
+            ("HS384", true),
+            ("HS512", true),
+            ("RS256", false),
+            ("none", false),
+            ("hs256", false),
+        ] {
+            assert_eq!(is_signed_by_secret(&token(algorithm, "{}", "s")), want, "{algorithm}");
+        }
+        for garbage in ["", ".", "eyJ.x.y", "clt_0123"] {
+            assert!(!is_signed_by_secret(garbage), "{garbage}");
         }
     }
 }

@@ -11,6 +11,7 @@ use chronolith_model::Matcher;
 use chronolith_promql::parser::parse_metric_selector;
 use chronolith_service::access::Scope;
 use chronolith_service::access::directory::hash_of_token;
+use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::Value;
@@ -754,4 +755,73 @@ async fn users_of_influxdb_log_in_next_to_principals() {
     assert_eq!(changed.status, StatusCode::OK);
     assert_eq!(write_line(&server, "Token telegraf:secret", "a").await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(write_line(&server, "Token telegraf:next", "a").await.status, StatusCode::NO_CONTENT);
+}
+
+/// A token as Chronograf and scripts for InfluxDB 1.8 sign it with the shared secret.
+fn signed_token(secret: &str, claims: &str) -> String {
+    let signed =
+        [r#"{"alg":"HS256","typ":"JWT"}"#, claims].map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    format!("Bearer {signed}.{}", URL_SAFE_NO_PAD.encode(hmac::sign(&key, signed.as_bytes())))
+}
+
+#[tokio::test]
+async fn signed_tokens_of_influxdb_log_in_next_to_principals() {
+    let issuer = "jwt:\n- {issuer: 'https://login.example.com', audience: a}\n".to_owned();
+    let entries = [entry("boss", "  scopes: [read, write, admin]\n"), issuer];
+    let server = guarded_with(&entries, |options| {
+        options.service.influx.auth_enabled = true;
+        options.service.influx.shared_secret = "s3cr3t".to_owned();
+    });
+    for text in [
+        "CREATE DATABASE a",
+        "CREATE DATABASE b",
+        "CREATE USER telegraf WITH PASSWORD 'secret'",
+        "GRANT WRITE ON a TO telegraf",
+        "CREATE USER root WITH PASSWORD 'toor' WITH ALL PRIVILEGES",
+    ] {
+        let made = statement(&server, "Bearer boss", text).await;
+        assert_eq!(made.status, StatusCode::OK, "{text}: {}", made.text);
+    }
+    let now_s = NOW_MS / 1000;
+    let of = |user: &str| signed_token("s3cr3t", &format!(r#"{{"username":"{user}","exp":{}}}"#, now_s + 60));
+    let expired = signed_token("s3cr3t", &format!(r#"{{"username":"root","exp":{now_s}}}"#));
+    let forged = signed_token("other", &format!(r#"{{"username":"root","exp":{}}}"#, now_s + 60));
+    for (login, database, want) in [
+        (&of("telegraf"), "a", StatusCode::NO_CONTENT),
+        (&of("telegraf"), "b", StatusCode::FORBIDDEN),
+        (&of("root"), "b", StatusCode::NO_CONTENT),
+        (&of("nobody"), "a", StatusCode::UNAUTHORIZED),
+        (&expired, "a", StatusCode::UNAUTHORIZED),
+        (&forged, "a", StatusCode::UNAUTHORIZED),
+    ] {
+        let answer = write_line(&server, login, database).await;
+        assert_eq!(answer.status, want, "{login} {database}: {}", answer.text);
+    }
+    // As with its password: an administrator has all APIs, others InfluxDB's alone.
+    for (login, want) in [(&of("root"), StatusCode::OK), (&of("telegraf"), StatusCode::FORBIDDEN)] {
+        let answer = send(&server, "GET", "/api/v1/labels", &[("authorization", login)]).await;
+        assert_eq!(answer.status, want, "{}", answer.text);
+    }
+    let dropped = statement(&server, "Bearer boss", "DROP USER root").await;
+    assert_eq!(dropped.status, StatusCode::OK);
+    assert_eq!(write_line(&server, &of("root"), "b").await.status, StatusCode::UNAUTHORIZED);
+}
+
+/// Without a secret, everybody could sign with the empty one.
+#[tokio::test]
+async fn a_token_signed_with_no_secret_is_no_login() {
+    let entries = [entry("boss", "  scopes: [read, write, admin]\n")];
+    let claims = format!(r#"{{"username":"root","exp":{}}}"#, NOW_MS / 1000 + 60);
+    for (auth_enabled, secret, signed_by) in [(true, "", ""), (false, "s3cr3t", "s3cr3t")] {
+        let server = guarded_with(&entries, |options| {
+            options.service.influx.auth_enabled = auth_enabled;
+            options.service.influx.shared_secret = secret.to_owned();
+        });
+        for text in ["CREATE DATABASE a", "CREATE USER root WITH PASSWORD 'toor' WITH ALL PRIVILEGES"] {
+            assert_eq!(statement(&server, "Bearer boss", text).await.status, StatusCode::OK, "{text}");
+        }
+        let answer = write_line(&server, &signed_token(signed_by, &claims), "a").await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{}", answer.text);
+    }
 }

@@ -1,7 +1,7 @@
 //! Users of InfluxDB as principals, next to those of the access file and of the web configuration file.
 //!
-//! Invariants: a user name of a file is looked up there alone; the time of a login by password does not depend
-//! on which users exist.
+//! Invariants: a user name of a file is looked up there alone; the time of a login by password does not
+//! depend on which users exist.
 //! Not here: headers (`server`), passwords and signatures (`influx`).
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use chronolith_model::databases::{TenantCatalog, User};
 use super::databases::Databases;
 use crate::access::control::LoginError;
 use crate::access::{Principal, Scope, Scopes, Tenants};
+use crate::influx::signed_token;
 use crate::service::Service;
 
 /// Returns the principal of a user with the right password: of the access file, of the web configuration
@@ -49,6 +50,31 @@ pub async fn find_user(
         service.access.verify_in_turn(is_known, verify).await?
     };
     Ok(found.zip(tenant).filter(|_| is_right).map(|(user, tenant)| Arc::new(principal_of(user, tenant))))
+}
+
+/// Returns the principal of the user of `tenant` whom a token signed with `influx.shared-secret` names;
+/// `None` if `token` is of another kind, or tokens of this kind are no logins.
+///
+/// # Errors
+/// [`LoginError::SignedToken`] for a token that is not valid, or whose user InfluxDB's users do not have.
+pub fn find_signed_token(
+    service: &Service,
+    token: &str,
+    tenant: Option<&TenantId>,
+) -> Result<Option<Arc<Principal>>, LoginError> {
+    let options = &service.options.influx;
+    let are_logins = options.auth_enabled && !options.shared_secret.is_empty();
+    if !are_logins || !signed_token::is_signed_by_secret(token) {
+        return Ok(None);
+    }
+    let now_s = service.env.clock.now_ms() / 1000;
+    let name =
+        signed_token::user_of(token, &options.shared_secret, now_s).map_err(LoginError::SignedToken)?;
+    let tenant = tenant_of(service, tenant).ok_or(LoginError::SignedToken("no tenant is named"))?;
+    let catalog = catalog_of(service, &tenant);
+    let found = catalog.as_deref().and_then(|own| user_of(service, own, &name));
+    let user = found.ok_or(LoginError::SignedToken("the tenant has no user of this name"))?;
+    Ok(Some(Arc::new(principal_of(user, tenant))))
 }
 
 /// Returns the tenant whose users a request means.
