@@ -7,6 +7,7 @@
 mod carbon;
 mod connection;
 mod error;
+mod issuer_keys;
 mod refusals;
 pub(crate) mod rounds;
 pub(crate) mod scrape;
@@ -35,6 +36,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 pub use self::error::RunError;
+use self::issuer_keys::KeyFetcher;
 use self::rounds::guarded;
 use self::shutdown::{Running, StopSignals};
 use self::stop::Stop;
@@ -186,16 +188,24 @@ impl Server {
         Ok(sources)
     }
 
-    /// Reads the access file again whenever it has changed.
+    /// Reads the access file again whenever it has changed, and fetches the keys of issuers.
     fn spawn_access(&mut self) -> Result<(), RunError> {
         if !self.running.web.service.access.has_file() {
             return Ok(());
         }
         let web = self.running.web.clone();
         let stop = self.running.stop.clone();
+        let mut fetcher = KeyFetcher::new(self.running.runtime.handle().clone());
         let run = move || {
-            while !stop.wait(TICK_PAUSE) {
-                guarded(&web, "access", || web.refresh_access());
+            loop {
+                guarded(&web, "access", || {
+                    web.refresh_access();
+                    web.take_fetched_keys();
+                    fetcher.start_due(&web);
+                });
+                if stop.wait(TICK_PAUSE) {
+                    return;
+                }
             }
         };
         self.running.threads.push(thread::spawn("access", run).map_err(RunError::Threads)?);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
 use chronolith_service::Service;
+use chronolith_service::access::jwt::providers::FetchReport;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
@@ -111,6 +112,24 @@ impl Web {
         self.audit_file("access file read", read.err(), [("principals", json!(principals))]);
     }
 
+    /// Uses the keys of issuers that have been fetched. Changes and new failures are logged.
+    pub(crate) fn take_fetched_keys(&self) {
+        for FetchReport { issuer, keys } in self.service.access.take_fetched_keys(&self.service.env) {
+            match &keys {
+                Ok(keys) => tracing::info!(issuer, keys, "keys of the issuer fetched"),
+                Err(error) => {
+                    tracing::error!(
+                        issuer,
+                        error,
+                        "keys of the issuer not fetched, those in use stay in use"
+                    );
+                }
+            }
+            let counts = [("issuer", json!(issuer)), ("keys", json!(keys.as_ref().ok()))];
+            self.audit_file("keys of an issuer fetched", keys.err(), counts);
+        }
+    }
+
     /// Reads the web configuration file and its certificates again if one of them has changed, and uses them.
     /// The outcome is logged.
     pub(crate) fn refresh_web_config(&self) {
@@ -144,8 +163,8 @@ impl Web {
         self.audit_file("carbon TLS file read", read.err(), counts);
     }
 
-    /// Writes the line of a file that was read again. It is used in any case: its author has changed it
-    /// already, and a full disk must not keep a principal from being removed.
+    /// Writes the line of a file or of keys that were read again. They are used in any case: their author has
+    /// changed them already, and a full disk must not keep a principal from being removed.
     fn audit_file<const N: usize>(&self, action: &str, error: Option<String>, counts: [(&str, Value); N]) {
         let subject = AuditSubject { action: action.to_owned(), ..AuditSubject::default() };
         let counts = counts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

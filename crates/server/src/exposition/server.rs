@@ -42,6 +42,7 @@ pub(super) static SERVER: &[Metric<Web>] = &[
                 ("wrong_credentials", &metrics.wrong),
                 ("expired", &metrics.expired),
                 ("busy", &metrics.busy),
+                ("keys_pending", &metrics.keys_pending),
                 ("denied", &metrics.denied),
             ] {
                 samples.push(&[reason], counter.as_f64());
@@ -73,6 +74,36 @@ pub(super) static SERVER: &[Metric<Web>] = &[
         "chronolith_access_jwt_keys_last_read_success_timestamp_seconds",
         "When changed keys were last read, since 1970; 0 without a JWKS file.",
         |web| web.service.access.metrics.keys_read_ms.load(Ordering::Relaxed) as f64 / 1000.0,
+    ),
+    Metric::counters(
+        "chronolith_access_jwt_key_fetches_total",
+        &["result"],
+        "Fetches of an issuer's keys from its OpenID Connect provider, by result.",
+        |web, samples| {
+            let metrics = &web.service.access.metrics;
+            samples.push(&["success"], metrics.key_fetches.as_f64());
+            samples.push(&["failure"], metrics.key_fetches_failed.as_f64());
+        },
+    ),
+    Metric::gauges(
+        "chronolith_access_jwt_keys_last_fetch_successful",
+        &["issuer"],
+        "1 if the last fetch of the issuer's keys succeeded, 0 if keys before it stay or none were fetched.",
+        |web, samples| {
+            for provider in web.service.access.providers() {
+                samples.push(&[&provider.issuer], f64::from(u8::from(provider.is_good)));
+            }
+        },
+    ),
+    Metric::gauges(
+        "chronolith_access_jwt_keys_last_fetch_success_timestamp_seconds",
+        &["issuer"],
+        "When the issuer's keys were last fetched, since 1970; 0 before the first time.",
+        |web, samples| {
+            for provider in web.service.access.providers() {
+                samples.push(&[&provider.issuer], provider.fetched_ms as f64 / 1000.0);
+            }
+        },
     ),
     Metric::counters(
         "chronolith_access_jwt_refused_total",

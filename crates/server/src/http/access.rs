@@ -240,7 +240,7 @@ fn login_challenges(request: &Request) -> HeaderValue {
 fn refusal(form: ErrorForm, refused: &Refused, challenges: HeaderValue) -> Response<Body> {
     let kind = match refused {
         // A client that is asked for credentials again would send wrong ones.
-        Refused::Login(LoginError::Busy(_)) => ErrorKind::Unavailable,
+        Refused::Login(LoginError::Busy(_) | LoginError::KeysPending) => ErrorKind::Unavailable,
         Refused::Login(_) => ErrorKind::Unauthorized,
         Refused::Denied(_) => ErrorKind::Forbidden,
     };

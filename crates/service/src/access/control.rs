@@ -15,8 +15,9 @@ use ring::hmac;
 use super::directory::Directory;
 use super::file;
 use super::jwt::key_files::KeyFiles;
+use super::jwt::providers::{FetchReport, KeyFetch, ProviderStatus, Providers};
 use super::jwt::refusal::{Refusal, RefusalCounters};
-use super::jwt::{self, JwtLogins, JwtRules};
+use super::jwt::{self, JwtLogins, JwtRules, Unverified};
 use super::passwords::{BcryptHash, Busy, Passwords};
 use super::principal::Principal;
 use crate::counter::Counter;
@@ -37,6 +38,7 @@ pub struct AccessControl {
     has_web_users: AtomicBool,
     passwords: Passwords,
     key_files: Mutex<KeyFiles>,
+    providers: Mutex<Providers>,
     jwt: RwLock<Arc<JwtLogins>>,
     /// Key of digests of tokens.
     digest_key: hmac::Key,
@@ -76,6 +78,12 @@ pub struct AccessMetrics {
     pub keys_read_ms: AtomicI64,
     /// True if all files of keys could be used when they were last read, and if there is none.
     pub keys_ok: AtomicBool,
+    /// Requests with a JWT that cannot be verified before the keys of its issuer have been fetched.
+    pub keys_pending: Counter,
+    /// Fetches of keys that succeeded.
+    pub key_fetches: Counter,
+    /// Fetches of keys that failed.
+    pub key_fetches_failed: Counter,
 }
 
 /// Reason why a sender is not known.
@@ -93,6 +101,9 @@ pub enum LoginError {
     /// A token signed with InfluxDB's shared secret that is no login; the reason is for the log alone.
     #[error("authentication failed")]
     SignedToken(&'static str),
+    /// A JWT whose key is not known before the keys of its issuer have been fetched.
+    #[error("the keys of the token's issuer are being fetched")]
+    KeysPending,
     /// More passwords are being verified than the server allows.
     #[error("{0}")]
     Busy(#[from] Busy),
@@ -114,9 +125,11 @@ impl AccessControl {
             has_web_users: AtomicBool::new(false),
             passwords: Passwords::new(rng),
             key_files: Mutex::default(),
+            providers: Mutex::default(),
             jwt: RwLock::new(Arc::new(JwtLogins::new(
                 &JwtRules::default(),
                 &KeyFiles::default(),
+                &Providers::default(),
                 &digest_key,
             ))),
             digest_key,
@@ -172,11 +185,12 @@ impl AccessControl {
     /// and once for a file that cannot be read.
     pub fn read(&self, env: &Env) -> Result<bool, String> {
         let principals = self.read_principals(env);
+        if principals == Ok(true) {
+            self.providers.lock().set(self.directory().jwt().discovered());
+        }
         let keys = self.read_keys(env);
         if principals == Ok(true) || keys != Ok(false) {
-            let directory = self.directory();
-            let logins = JwtLogins::new(directory.jwt(), &self.key_files.lock(), &self.digest_key);
-            *self.jwt.write() = Arc::new(logins);
+            self.use_keys();
         }
         match (principals, keys) {
             (Err(principals), Err(keys)) => Err(format!("{principals}; {keys}")),
@@ -188,14 +202,45 @@ impl AccessControl {
     /// Reads the files of keys that have changed. Returns true if other keys are in use.
     fn read_keys(&self, env: &Env) -> Result<bool, String> {
         let directory = self.directory();
-        let paths = directory.jwt().issuers.iter().map(|issuer| issuer.jwks_file.as_path());
         let mut files = self.key_files.lock();
-        let read = files.read(paths, env);
+        let read = files.read(directory.jwt().key_files(), env);
         self.metrics.keys_ok.store(files.is_good(), Ordering::Relaxed);
         if read == Ok(true) {
             self.metrics.keys_read_ms.store(env.clock.now_ms(), Ordering::Relaxed);
         }
         read
+    }
+
+    /// Replaces the logins by JWT by others with the keys that files and providers have.
+    fn use_keys(&self) {
+        let files = self.key_files.lock();
+        let providers = self.providers.lock();
+        let logins = JwtLogins::new(self.directory().jwt(), &files, &providers, &self.digest_key);
+        *self.jwt.write() = Arc::new(logins);
+    }
+
+    /// Begins the fetches of issuers' keys that are due at a monotonic time.
+    #[must_use]
+    pub fn begin_key_fetches(&self, now_ns: u64) -> Vec<KeyFetch> {
+        self.providers.lock().begin_due(now_ns)
+    }
+
+    /// Takes fetched keys into use. Returns the outcomes that differ from those before them. It is called by
+    /// the thread that calls [`AccessControl::read`].
+    pub fn take_fetched_keys(&self, env: &Env) -> Vec<FetchReport> {
+        let fetched = self.providers.lock().take(env.clock.mono_ns(), env.clock.now_ms());
+        self.metrics.key_fetches.add(fetched.success_count);
+        self.metrics.key_fetches_failed.add(fetched.failure_count);
+        if fetched.is_changed {
+            self.use_keys();
+        }
+        fetched.reports
+    }
+
+    /// State of each issuer whose keys are fetched.
+    #[must_use]
+    pub fn providers(&self) -> Vec<ProviderStatus> {
+        self.providers.lock().statuses()
     }
 
     fn read_principals(&self, env: &Env) -> Result<bool, String> {
@@ -264,13 +309,16 @@ impl AccessControl {
     /// Returns the principal of a JWT; `None` if `text` is none, or no issuer is known.
     ///
     /// # Errors
-    /// [`LoginError::Jwt`] for a token that is no login.
+    /// [`LoginError::Jwt`] for a token that is no login, [`LoginError::KeysPending`].
     pub fn find_jwt(&self, text: &str, now_ms: i64) -> Result<Option<Arc<Principal>>, LoginError> {
         let logins = self.jwt.read().clone();
         if !logins.takes(text) {
             return Ok(None);
         }
-        logins.verify(text, now_ms).map(Some).map_err(LoginError::Jwt)
+        logins.verify(text, now_ms).map(Some).map_err(|unverified| match unverified {
+            Unverified::Refused(refusal) => LoginError::Jwt(refusal),
+            Unverified::KeysPending => LoginError::KeysPending,
+        })
     }
 
     /// Number of keys that JWTs are verified with.
@@ -294,6 +342,7 @@ impl AccessControl {
                 &self.metrics.wrong
             }
             LoginError::Expired(_) => &self.metrics.expired,
+            LoginError::KeysPending => &self.metrics.keys_pending,
             LoginError::Busy(_) => &self.metrics.busy,
         };
         counter.add(1);

@@ -12,7 +12,7 @@ use chronolith_base::hash::HashMap;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 
-use super::jwt::{ClaimsRule, Issuer, JwtRules};
+use super::jwt::{ClaimsRule, Issuer, JwtRules, KeySource};
 use super::passwords::BcryptHash;
 use super::principal::{Principal, Tenants};
 use super::scope::Scopes;
@@ -135,7 +135,9 @@ impl Directory {
     pub(super) fn resolve_key_files(&mut self, folder: Option<&Path>) {
         let Some(folder) = folder else { return };
         for issuer in &mut self.jwt.issuers {
-            issuer.jwks_file = folder.join(&issuer.jwks_file);
+            if let KeySource::File(path) = &mut issuer.keys {
+                *path = folder.join(&*path);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::directory::{ClaimsOfIssuer, Credentials, Directory, TokenHash};
-use super::jwt::{Issuer, key_files};
+use super::jwt::{Issuer, KeySource, discovery, key_files};
 use super::passwords::BcryptHash;
 use super::principal::{Principal, Tenants};
 use super::scope::{Scope, Scopes};
@@ -86,7 +86,8 @@ impl From<DatabasePrivilege> for Privilege {
 struct IssuerEntry {
     issuer: String,
     audience: OneOrMany,
-    jwks_file: PathBuf,
+    /// Without it, keys are fetched from the issuer.
+    jwks_file: Option<PathBuf>,
     leeway: Option<String>,
 }
 
@@ -163,7 +164,7 @@ pub fn check_access_file(path: &Path, multitenancy: bool, disk: &dyn Disk) -> Re
     let parsed = read.and_then(|bytes| parse_bytes(&bytes, multitenancy));
     let checked = parsed.and_then(|mut directory| {
         directory.resolve_key_files(path.parent());
-        directory.jwt().issuers.iter().try_for_each(|issuer| key_files::check(&issuer.jwks_file, disk))
+        directory.jwt().key_files().try_for_each(|path| key_files::check(path, disk))
     });
     checked.map_err(|why| format!("access file {}: {why}", path.display()))
 }
@@ -215,9 +216,14 @@ fn issuer_of(entry: IssuerEntry, known: &[Issuer]) -> Result<Issuer, String> {
     if audiences.is_empty() || audiences.iter().any(String::is_empty) {
         return Err("`audience` is empty: the name of this server in tokens, or a list of names".to_owned());
     }
-    if entry.jwks_file.as_os_str().is_empty() {
-        return Err("`jwks_file` is empty".to_owned());
-    }
+    let keys = match entry.jwks_file {
+        Some(path) if path.as_os_str().is_empty() => return Err("`jwks_file` is empty".to_owned()),
+        Some(path) => KeySource::File(path),
+        None => {
+            discovery::check_issuer(&name).map_err(|why| format!("`issuer`: {why}"))?;
+            KeySource::Discovery
+        }
+    };
     let leeway_ms = match &entry.leeway {
         None => LEEWAY_MS_DEFAULT,
         Some(text) => text
@@ -227,7 +233,7 @@ fn issuer_of(entry: IssuerEntry, known: &[Issuer]) -> Result<Issuer, String> {
             .filter(|leeway_ms| (0..=LEEWAY_MS_MAX).contains(leeway_ms))
             .ok_or_else(|| format!("`leeway`: {text:?} is no duration from 0s to 10m"))?,
     };
-    Ok(Issuer { name, audiences, jwks_file: entry.jwks_file, leeway_ms })
+    Ok(Issuer { name, audiences, keys, leeway_ms })
 }
 
 fn claims_of(entry: ClaimsEntry) -> Result<ClaimsOfIssuer, String> {

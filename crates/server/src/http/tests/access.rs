@@ -580,6 +580,37 @@ async fn a_jwt_logs_in_as_token_or_password_and_a_refused_one_gets_no_reason() {
     }
 }
 
+/// Prometheus drops a write that is answered with 401, and repeats one after 503.
+#[tokio::test]
+async fn a_jwt_whose_keys_are_being_fetched_is_to_be_sent_again() {
+    let issuer = "https://login.example.com";
+    let entries = [
+        entry("old", "  scopes: [metrics]\n"),
+        format!("- name: ops\n  jwt: {{issuer: '{issuer}', claims: {{sub: ops}}}}\n  scopes: [read]\n"),
+        format!("jwt:\n- {{issuer: '{issuer}', audience: a}}\n"),
+    ];
+    let server = guarded(false, &entries);
+    let parts = [r#"{"alg":"EdDSA","kid":"a"}"#, &format!(r#"{{"iss":"{issuer}"}}"#), "x"];
+    let token = parts.map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
+    let answer = get(&server, &token, "/api/v1/labels").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.text);
+    assert!(answer.text.contains("the keys of the token's issuer are being fetched"), "{}", answer.text);
+    let control = &server.web.service.access;
+    for due in control.begin_key_fetches(0) {
+        due.finish(Err("connection refused".to_owned()));
+    }
+    server.web.take_fetched_keys();
+    let shown = get(&server, "old", "/metrics").await.text;
+    for line in [
+        "chronolith_access_refused_total{reason=\"keys_pending\"} 1\n",
+        "chronolith_access_jwt_key_fetches_total{result=\"failure\"} 1\n",
+        "chronolith_access_jwt_keys_last_fetch_successful{issuer=\"https://login.example.com\"} 0\n",
+        "chronolith_access_jwt_keys_last_fetch_success_timestamp_seconds{issuer=\"https://login.example.com\"} 0\n",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+}
+
 /// Statements of one request need scopes of their own: the route asks for reading alone.
 #[tokio::test]
 async fn each_statement_of_influxql_needs_its_scope() {

@@ -87,7 +87,13 @@ fn a_wrong_issuer_or_rule_of_claims_is_refused_by_name_and_line() {
     check(&issuer.repeat(2), rule, "line 3, column 3: jwt: `issuer`: \"i\" is empty or listed twice");
     check("- {issuer: i, audience: [], jwks_file: f}\n", rule, "`audience` is empty");
     check("- {issuer: i, audience: a, jwks_file: ''}\n", rule, "`jwks_file` is empty");
-    check("- {issuer: i, audience: a}\n", rule, "jwks_file");
+    check(
+        "- {issuer: i, audience: a}\n",
+        rule,
+        "`issuer`: \"i\": without `jwks_file` it is the https:// URL",
+    );
+    let discovered = "- {issuer: 'https://login.example.com', audience: a}\n";
+    assert!(parse(&format!("jwt:\n{discovered}principals: []\n"), false).is_ok());
     check("- {issuer: i, audience: a, jwks_file: f, leeway: 11m}\n", rule, "`leeway`: \"11m\"");
     check("- {issuer: i, audience: a, jwks_file: f, leeway: soon}\n", rule, "`leeway`: \"soon\"");
     check(issuer, "{issuer: j, claims: {sub: x}}", "issuer \"j\" is not in the section `jwt`");

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a key verifies the algorithms of its own type alone, so no text of a token turns a public key
 //! into a shared secret. Keys of other types, for encryption or too short are left out.
-//! Not here: the file of a key set (`key_files`).
+//! Not here: the file of a key set (`key_files`), its provider (`providers`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -129,6 +129,11 @@ impl KeySet {
     /// Number of keys.
     pub(super) fn key_count(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Returns true if there is a key with this id, or any key for a token without one.
+    pub(super) fn has_key(&self, id: Option<&str>) -> bool {
+        self.keys.iter().any(|key| id.is_none() || key.id.as_deref() == id)
     }
 
     /// Verifies the signature of `message`. A token without key id is compared with each key of the

@@ -13,6 +13,8 @@ use ring::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaEncod
 use super::*;
 use crate::access::control::{AccessControl, AccessOptions, LoginError};
 
+mod discovered;
+
 const ISSUER: &str = "https://login.example.com";
 const NOW_S: i64 = 1_800_000_000;
 const FILE: &str = "conf/access.yml";
