@@ -95,14 +95,14 @@ impl Server {
         let (opened, opening) = watch::channel(Opening::Running);
         let running = Running { web, runtime, bucket: None, closing, stop, threads: Vec::new() };
         let mut server = Server { running, address, opening };
+        server.spawn_access()?;
+        server.spawn_web_config()?;
         server.spawn_opening(opened)?;
         tracing::info!(%address, "listening");
         Ok(server)
     }
 
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
-        self.spawn_access()?;
-        self.spawn_web_config()?;
         let web = self.running.web.clone();
         let mut options = web.options.bucket.clone();
         if let Some(options) = &mut options {
