@@ -117,6 +117,7 @@ impl Writer {
             starts_count: 0,
             newest_time: i64::MIN,
             emit: Some(emit),
+            unfolded_at: None,
         };
         if batch.source.is_typed {
             find_contested(&job);

@@ -50,6 +50,7 @@ pub(super) fn emit(job: &mut AppendJob<'_>, table: &OverflowTable, values: &[Ove
         starts_count: 0,
         newest_time: i64::MIN,
         emit: None,
+        unfolded_at: None,
     };
     let mut scratch = AppendScratch::default();
     find_known(&own, &mut scratch);

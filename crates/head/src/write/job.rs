@@ -47,6 +47,9 @@ pub(super) struct AppendJob<'a> {
     /// Appends the sums of folded samples; `None` for these sums, which are written under the lock of their
     /// table.
     pub(super) emit: Option<Emit>,
+    /// Number of series that the overflow table had got when none of the missing series was in it; `None` if
+    /// one is, or may be.
+    pub(super) unfolded_at: Option<u64>,
 }
 
 /// Sample of the batch, with its series in the batch and in the head.

@@ -40,12 +40,23 @@ pub(super) fn may_fold(job: &AppendJob<'_>) -> bool {
 /// Folds the samples of those missing series that were folded before, and for which there is still no room.
 pub(super) fn fold_known(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
     let tenant = job.tenant;
-    if scratch.misses.is_empty() || !tenant.overflow().is_used() || !may_fold(job) {
+    if scratch.misses.is_empty() {
+        return;
+    }
+    // Read first: a series that is added in between changes it.
+    let insert_count = tenant.overflow().insert_count();
+    if !tenant.overflow().is_used() {
+        job.unfolded_at = Some(insert_count);
+        return;
+    }
+    if !may_fold(job) {
         return;
     }
     let mut overflow = tenant.overflow().lock();
+    let insert_count = tenant.overflow().insert_count();
     let mut room = Room::of(tenant, job.limits);
     let mut folding = Folding::default();
+    let mut has_returning = false;
     let misses = std::mem::take(&mut scratch.misses);
     for &idx in &misses {
         let found = overflow.table().find(scratch.keys[idx as usize], folding.last_entry);
@@ -54,10 +65,14 @@ pub(super) fn fold_known(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
         });
         match folded {
             Some(entry) => folding.collect(job, idx, entry),
-            None => scratch.misses.push(idx),
+            None => {
+                has_returning |= found.is_some();
+                scratch.misses.push(idx);
+            }
         }
     }
     drop(room);
+    job.unfolded_at = (!has_returning).then_some(insert_count);
     folding.finish(job, &mut overflow);
 }
 
@@ -178,3 +193,6 @@ fn fold_group(
     }
     repeated_count
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,42 +37,91 @@ pub(super) fn resolve_misses(job: &mut AppendJob<'_>, scratch: &mut AppendScratc
     let tenant = job.tenant;
     let protocol = job.batch.source.protocol;
     wal::encode_series(tenant.name(), protocol, &mut scratch.payload);
-    let empty_len = scratch.payload.len();
     let misses = std::mem::take(&mut scratch.misses);
-    let uses_overflow = job.emit.is_some() && (tenant.overflow().is_used() || may_fold(job));
-    let mut overflow = uses_overflow.then(|| tenant.overflow().lock());
-    let mut folding = Folding::default();
+    let may_use_overflow = job.emit.is_some() && (tenant.overflow().is_used() || may_fold(job));
+    let first = match job.unfolded_at.take() {
+        _ if !may_use_overflow => resolve_all(job, scratch, &misses, Overflow::Unused),
+        // Creation of series does not wait for the table, unless a limit refuses one.
+        Some(insert_count) => resolve_all(job, scratch, &misses, Overflow::Unlocked(insert_count)),
+        None => 0,
+    };
+    let rest = &misses[first..];
+    if !rest.is_empty() {
+        let mut overflow = tenant.overflow().lock();
+        let mut folding = Folding::default();
+        resolve_all(job, scratch, rest, Overflow::Locked(&mut overflow, &mut folding));
+        end_folded(job, scratch, &mut overflow, rest);
+        folding.finish(job, &mut overflow);
+    }
+    scratch.misses = misses;
+}
+
+/// Overflow table of the tenant during creation of series.
+enum Overflow<'a> {
+    /// Series are created or refused.
+    Unused,
+    /// The table had none of the series when it had got this many: it is not locked.
+    Unlocked(u64),
+    /// Series that a limit refuses are folded.
+    Locked(&'a mut OverflowState, &'a mut Folding),
+}
+
+/// Resolves series in order up to the first that needs the table, which is not locked; returns the number of
+/// those before it.
+fn resolve_all(
+    job: &mut AppendJob<'_>,
+    scratch: &mut AppendScratch,
+    misses: &[u32],
+    mut overflow: Overflow<'_>,
+) -> usize {
+    let empty_len = scratch.payload.len();
+    let tenant = job.tenant;
+    let mut count = 0;
     for slice in misses.chunks(SLICE_COUNT) {
         let mut tables = tenant.tables.write();
+        if let Overflow::Unlocked(insert_count) = overflow
+            && tenant.overflow().insert_count() != insert_count
+        {
+            // Another writer has folded series, which may be of this batch.
+            return count;
+        }
+        let mut done = 0;
         for &idx in slice {
-            let series = &job.batch.series[idx as usize];
-            match resolve_one(job, scratch, &mut tables, overflow.as_deref_mut(), idx) {
+            match resolve_one(job, scratch, &mut tables, &mut overflow, idx) {
                 Ok(Resolved::Series(id)) => scratch.ids[idx as usize] = id,
-                Ok(Resolved::Folded(entry)) => folding.collect(job, idx, entry),
-                Err(reject) => {
-                    let batch = job.batch;
-                    let is_for_time =
-                        matches!(reject, Reject::TooOld | Reject::OutOfBounds | Reject::OutOfOrder);
-                    for &time in &batch.times[series.samples.start as usize..series.samples.end as usize] {
-                        let own = job.bounds.refuse(time).filter(|_| is_for_time);
-                        let kind = own.unwrap_or(reject);
-                        job.outcome.reject(kind, 1, time, || series_text(batch, idx));
+                Ok(Resolved::Folded(entry)) => {
+                    if let Overflow::Locked(_, folding) = &mut overflow {
+                        folding.collect(job, idx, entry);
                     }
                 }
+                Ok(Resolved::NeedsTable) => break,
+                Err(reject) => reject_series(job, idx, reject),
             }
+            done += 1;
             if scratch.payload.len() >= SERIES_FRAME_BYTES {
                 publish(job, scratch, empty_len);
             }
         }
         publish(job, scratch, empty_len);
         RwLockWriteGuard::unlock_fair(tables);
-        cache_keys(job, scratch, slice);
+        cache_keys(job, scratch, &slice[..done]);
+        count += done;
+        if done < slice.len() {
+            break;
+        }
     }
-    if let Some(overflow) = &mut overflow {
-        end_folded(job, scratch, overflow, &misses);
-        folding.finish(job, overflow);
+    count
+}
+
+/// Counts the samples of a refused series, those out of bounds by their own reject.
+fn reject_series(job: &mut AppendJob<'_>, idx: u32, reject: Reject) {
+    let batch = job.batch;
+    let series = &batch.series[idx as usize];
+    let is_for_time = matches!(reject, Reject::TooOld | Reject::OutOfBounds | Reject::OutOfOrder);
+    for &time in &batch.times[series.samples.start as usize..series.samples.end as usize] {
+        let own = job.bounds.refuse(time).filter(|_| is_for_time);
+        job.outcome.reject(own.unwrap_or(reject), 1, time, || series_text(batch, idx));
     }
-    scratch.misses = misses;
 }
 
 /// Removes series from the overflow table that are series of the head now.
@@ -91,6 +140,8 @@ enum Resolved {
     Series(u32),
     /// Entry of the overflow table.
     Folded(usize),
+    /// A limit refuses the series, which may be folded once the table is locked.
+    NeedsTable,
 }
 
 /// Caches the wire keys of resolved series.
@@ -112,7 +163,7 @@ fn resolve_one(
     job: &mut AppendJob<'_>,
     scratch: &mut AppendScratch,
     tables: &mut TenantIndex,
-    overflow: Option<&mut OverflowState>,
+    overflow: &mut Overflow<'_>,
     idx: u32,
 ) -> Result<Resolved, Reject> {
     let series = &job.batch.series[idx as usize];
@@ -135,12 +186,16 @@ fn resolve_one(
     if text_len > SERIES_TEXT_BYTES_MAX {
         return Err(Reject::LabelValueTooLong);
     }
-    let entry = |overflow: Option<&mut OverflowState>| {
-        let overflow = overflow.filter(|_| may_fold(job) && is_foldable(job, idx))?;
-        entry_or_create(job, overflow, scratch.keys[idx as usize], &pairs)
+    let fold = |overflow: &mut Overflow<'_>| match overflow {
+        _ if !may_fold(job) || !is_foldable(job, idx) => None,
+        Overflow::Unused => None,
+        Overflow::Unlocked(_) => Some(Resolved::NeedsTable),
+        Overflow::Locked(state, _) => {
+            entry_or_create(job, state, scratch.keys[idx as usize], &pairs).map(Resolved::Folded)
+        }
     };
     if tables.live_count() >= job.limits.series_max || !tables.has_room(text_len) {
-        return entry(overflow).map(Resolved::Folded).ok_or(Reject::SeriesLimit);
+        return fold(overflow).ok_or(Reject::SeriesLimit);
     }
     if job.batch.source.is_typed
         && job.limits.databases.tag_values_max > 0
@@ -152,9 +207,9 @@ fn resolve_one(
     if let Some(full) = tables.full_limit(&pairs, job.limits) {
         let kind = full.kind;
         if kind == Reject::MetricSeriesLimit
-            && let Some(entry) = entry(overflow)
+            && let Some(folded) = fold(overflow)
         {
-            return Ok(Resolved::Folded(entry));
+            return Ok(folded);
         }
         job.outcome.note_reached(full);
         return Err(kind);

@@ -15,6 +15,8 @@ pub(crate) struct TenantOverflow {
     state: Mutex<OverflowState>,
     /// Set once the table had a series.
     is_used: AtomicBool,
+    /// Series that the table got since startup.
+    insert_count: AtomicU64,
     /// Samples folded since startup.
     sample_count: AtomicU64,
 }
@@ -24,6 +26,7 @@ impl Default for TenantOverflow {
         TenantOverflow {
             state: Mutex::new(OverflowState::default()),
             is_used: AtomicBool::new(false),
+            insert_count: AtomicU64::new(0),
             sample_count: AtomicU64::new(0),
         }
     }
@@ -48,9 +51,19 @@ impl TenantOverflow {
         self.is_used.load(Ordering::Acquire)
     }
 
-    /// Records that the table is about to get a series; the caller holds the lock.
+    /// Records that the table is about to get a series; the caller holds its lock and the lock of
+    /// the index, unless it replays.
     pub(crate) fn note_used(&self) {
+        self.insert_count.fetch_add(1, Ordering::AcqRel);
         self.is_used.store(true, Ordering::Release);
+    }
+
+    /// Returns the number of series that the table got since startup. Cost: an atomic read.
+    ///
+    /// Under the write lock of the index the number does not change, so a series that was not in the table
+    /// when it was the same is not in it.
+    pub(crate) fn insert_count(&self) -> u64 {
+        self.insert_count.load(Ordering::Acquire)
     }
 
     /// Counts folded samples.
