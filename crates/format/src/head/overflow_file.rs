@@ -9,8 +9,13 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
-use super::wal::{FRAME_HEADER_BYTES, FrameHeader, OverflowSample, OverflowSlot, STRIPE_NONE};
-use super::wal::{read_key, read_slot, text};
+use chronolith_model::{FloatHistogram, Histogram};
+
+use super::wal::{
+    FRAME_HEADER_BYTES, FrameHeader, OverflowHistogram, OverflowSample, OverflowSlot, STRIPE_NONE,
+};
+use super::wal::{encoded_len_max, read_key, read_slot, text};
+use super::wal::{put_histogram, put_overflow_histograms, read_histogram, read_overflow_histograms};
 
 /// Frame kind: tenant, position in the WAL, and totals of its slots.
 pub const KIND_STORE: u8 = 84;
@@ -18,6 +23,25 @@ pub const KIND_STORE: u8 = 84;
 pub const KIND_SERIES: u8 = 85;
 /// Frame kind: end of the file.
 pub const KIND_END: u8 = 86;
+
+/// Frame kind: totals of slots of native histograms of the tenant before.
+pub const KIND_HISTOGRAM_SLOTS: u8 = 87;
+/// Frame kind: last native histograms of folded series of the tenant before.
+pub const KIND_HISTOGRAM_SERIES: u8 = 88;
+
+/// Bytes at which a frame of histograms ends; one histogram is at most 5 MiB.
+const HISTOGRAM_FRAME_BYTES: usize = 4 << 20;
+
+/// State of a slot of native histograms.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistogramSlotState<'a> {
+    /// The slot.
+    pub slot: OverflowSlot<'a>,
+    /// Time of the newest sample of the overflow series, in the unit of the tenant.
+    pub time: i64,
+    /// Sum of increases; `None` before the first histogram, and of gauges.
+    pub total: Option<FloatHistogram>,
+}
 
 /// State of a slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,6 +104,45 @@ impl OverflowFileWriter {
         self.put(KIND_SERIES);
     }
 
+    /// Adds slots of native histograms of the last tenant, in one frame or several.
+    pub fn put_histogram_slots<'a>(&mut self, slots: impl Iterator<Item = HistogramSlotState<'a>>) {
+        self.payload.clear();
+        for state in slots {
+            state.slot.encode(&mut self.payload);
+            put_varint(&mut self.payload, state.time);
+            self.payload.push(u8::from(state.total.is_some()));
+            if let Some(total) = state.total {
+                put_histogram(&Histogram::Float(total), false, &mut self.payload);
+            }
+            if self.payload.len() >= HISTOGRAM_FRAME_BYTES {
+                self.put(KIND_HISTOGRAM_SLOTS);
+                self.payload.clear();
+            }
+        }
+        if !self.payload.is_empty() {
+            self.put(KIND_HISTOGRAM_SLOTS);
+        }
+    }
+
+    /// Adds a frame of histogram series of the last tenant, whose slots count from 0 in the order of
+    /// [`OverflowFileWriter::put_histogram_slots`]: at most `count_max`, fewer if they are large.
+    pub fn put_histogram_series(
+        &mut self,
+        series: &mut impl Iterator<Item = OverflowHistogram>,
+        count_max: usize,
+    ) {
+        let mut samples = Vec::new();
+        let mut bytes = 0;
+        while samples.len() < count_max && bytes < HISTOGRAM_FRAME_BYTES {
+            let Some(one) = series.next() else { break };
+            bytes += encoded_len_max(&one.histogram);
+            samples.push(one);
+        }
+        self.payload.clear();
+        put_overflow_histograms(&samples, &mut self.payload);
+        self.put(KIND_HISTOGRAM_SERIES);
+    }
+
     /// Ends the file, which covers frames of all tenants up to `sequence`.
     pub fn put_end(&mut self, sequence: u64) {
         self.payload.clear();
@@ -117,6 +180,10 @@ pub enum OverflowPart<'a> {
     },
     /// Series of the tenant before.
     Series(Vec<OverflowSample>),
+    /// Slots of native histograms of the tenant before, numbered in order over several parts.
+    HistogramSlots(Vec<HistogramSlotState<'a>>),
+    /// Series with native histograms of the tenant before.
+    HistogramSeries(Vec<OverflowHistogram>),
 }
 
 /// File whose frames are all intact.
@@ -159,17 +226,27 @@ impl<'a> OverflowFile<'a> {
         mut visit: impl FnMut(OverflowPart<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut slot_count = 0;
+        let mut histogram_slot_count = 0;
         for &(kind, payload) in &self.frames {
             let mut reader = ByteReader::new(payload);
             match kind {
                 KIND_STORE => {
                     let part = read_store(&mut reader)?;
                     if let OverflowPart::Store { slots, .. } = &part {
-                        slot_count = slots.len();
+                        (slot_count, histogram_slot_count) = (slots.len(), 0);
                     }
                     visit(part)?;
                 }
                 KIND_SERIES => visit(OverflowPart::Series(read_series(&mut reader, slot_count)?))?,
+                KIND_HISTOGRAM_SLOTS => {
+                    let slots = read_histogram_slots(&mut reader)?;
+                    histogram_slot_count += slots.len();
+                    visit(OverflowPart::HistogramSlots(slots))?;
+                }
+                KIND_HISTOGRAM_SERIES => visit(OverflowPart::HistogramSeries(read_overflow_histograms(
+                    &mut reader,
+                    histogram_slot_count,
+                )?))?,
                 // A later version may add kinds.
                 _ => {}
             }
@@ -190,6 +267,18 @@ fn read_store<'a>(reader: &mut ByteReader<'a>) -> Result<OverflowPart<'a>, Decod
         slots.push(SlotState { slot, time, total });
     }
     Ok(OverflowPart::Store { tenant, sequence, slots })
+}
+
+fn read_histogram_slots<'a>(reader: &mut ByteReader<'a>) -> Result<Vec<HistogramSlotState<'a>>, DecodeError> {
+    let mut slots = Vec::new();
+    while !reader.is_empty() {
+        let slot = OverflowSlot::decode(reader)?;
+        let time = reader.varint("overflow slot time")?;
+        let has_total = reader.u8("overflow total")? != 0;
+        let total = if has_total { Some(read_histogram(reader)?.to_float().into_owned()) } else { None };
+        slots.push(HistogramSlotState { slot, time, total });
+    }
+    Ok(slots)
 }
 
 fn read_series(reader: &mut ByteReader<'_>, slot_count: usize) -> Result<Vec<OverflowSample>, DecodeError> {
@@ -228,12 +317,34 @@ mod tests {
         ]
     }
 
+    fn histogram_slots() -> Vec<HistogramSlotState<'static>> {
+        let total = Some(FloatHistogram { count: 2.5, sum: -1e300, ..FloatHistogram::default() });
+        let slot = |metric, kind| OverflowSlot { metric, le: None, kind };
+        vec![
+            HistogramSlotState { slot: slot("h", 3), time: 5, total },
+            HistogramSlotState { slot: slot("g", 4), time: -5, total: None },
+        ]
+    }
+
+    fn histogram_series() -> Vec<OverflowHistogram> {
+        let histogram = FloatHistogram { count: 2.0, zero_count: 2.0, ..FloatHistogram::default() };
+        let one = |slot, histogram| OverflowHistogram {
+            slot,
+            key: 1 << 99,
+            time: i64::MIN,
+            histogram: std::sync::Arc::new(histogram),
+        };
+        vec![one(1, Histogram::Float(histogram)), one(0, Histogram::stale())]
+    }
+
     fn file() -> Vec<u8> {
         let mut writer = OverflowFileWriter::new(5);
         writer.put_store("x", 70, slots().into_iter());
         writer.put_series(series(1).into_iter());
         writer.put_series(series(1 << 99).into_iter());
         writer.put_store("y", 80, slots().into_iter());
+        writer.put_histogram_slots(histogram_slots().into_iter());
+        writer.put_histogram_series(&mut histogram_series().into_iter(), 1);
         writer.put_end(60);
         writer.take()
     }
@@ -256,6 +367,8 @@ mod tests {
             OverflowPart::Series(series(1)),
             OverflowPart::Series(series(1 << 99)),
             store("y", 80),
+            OverflowPart::HistogramSlots(histogram_slots()),
+            OverflowPart::HistogramSeries(histogram_series()[..1].to_vec()),
         ];
         assert_eq!(parts, want);
         assert!(OverflowFile::open(&bytes, 6).is_none(), "of another log");

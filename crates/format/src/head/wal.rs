@@ -9,6 +9,7 @@ mod control;
 mod histograms;
 mod old_samples;
 mod overflow;
+mod overflow_histograms;
 mod payload;
 mod samples;
 mod scan;
@@ -19,8 +20,12 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::DuplicatePolicy;
 
 pub use control::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, LostFrames, SLOT_COUNT};
+pub(super) use histograms::encoded_len_max;
+pub use histograms::{put_histogram, read_histogram};
 pub use overflow::{OVERFLOW_SAMPLES_MAX, OverflowChanges, OverflowRef, OverflowSample, OverflowSlot};
 pub(super) use overflow::{read_key, read_slot};
+pub use overflow_histograms::{OverflowHistogram, OverflowHistogramChanges, OverflowHistogramsRef};
+pub(super) use overflow_histograms::{put_overflow_histograms, read_overflow_histograms};
 pub(super) use payload::text;
 pub use payload::{DeletesRef, SeriesRecord, SeriesRef, encode_deletes, encode_series};
 pub use samples::Samples;
@@ -58,6 +63,8 @@ pub const KIND_DELETES: u8 = 8;
 pub const KIND_TEXTS: u8 = 9;
 /// Frame kind: changes of the overflow table of one tenant.
 pub const KIND_OVERFLOW: u8 = 10;
+/// Frame kind: native histograms that were folded into the overflow table of one tenant.
+pub const KIND_OVERFLOW_HISTOGRAMS: u8 = 11;
 /// Codec of an uncompressed payload; no other is defined.
 pub const CODEC_NONE: u8 = 0;
 /// Stripe byte of frames that belong to no stripe.

@@ -123,7 +123,7 @@ fn get_spans(reader: &mut ByteReader<'_>) -> Result<Vec<Span>, DecodeError> {
 }
 
 /// Upper bound of the encoded length of `histogram`: ten bytes per varint.
-pub(super) fn encoded_len_max(histogram: &Histogram) -> usize {
+pub(in super::super) fn encoded_len_max(histogram: &Histogram) -> usize {
     fn of<C>(one: &HistogramOf<C>) -> usize {
         let sides = [&one.positive, &one.negative];
         let numbers: usize = sides.iter().map(|side| 2 * side.spans.len() + side.counts.len()).sum();
@@ -135,16 +135,30 @@ pub(super) fn encoded_len_max(histogram: &Histogram) -> usize {
     }
 }
 
+/// Appends one histogram to `out`, without its custom bounds if `omits_bounds`.
+pub fn put_histogram(histogram: &Histogram, omits_bounds: bool, out: &mut Vec<u8>) {
+    HistogramEncoder { out, layout: None, omits_bounds }.put(histogram);
+}
+
+/// Reads a histogram that [`put_histogram`] has encoded.
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn read_histogram(reader: &mut ByteReader<'_>) -> Result<Histogram, DecodeError> {
+    get(reader, &mut None)
+}
+
 /// Encodes the histograms of a frame in order; a layout equal to the one before is not repeated.
 pub(super) struct HistogramEncoder<'a> {
     out: &'a mut Vec<u8>,
     layout: Option<Layout>,
+    omits_bounds: bool,
 }
 
 impl<'a> HistogramEncoder<'a> {
     /// Starts after the bytes that `out` has.
     pub(super) fn new(out: &'a mut Vec<u8>) -> HistogramEncoder<'a> {
-        HistogramEncoder { out, layout: None }
+        HistogramEncoder { out, layout: None, omits_bounds: false }
     }
 
     /// Returns the buffer, for other columns of the frame.
@@ -171,7 +185,10 @@ impl<'a> HistogramEncoder<'a> {
             return false;
         }
         if !has_layout {
-            let layout = Layout::of(histogram);
+            let mut layout = Layout::of(histogram);
+            if self.omits_bounds {
+                layout.custom_values = Arc::from([]);
+            }
             layout.put(self.out);
             self.layout = Some(layout);
         }

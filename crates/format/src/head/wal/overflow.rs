@@ -202,7 +202,7 @@ pub(in super::super) fn read_slot(
 ///
 /// # Errors
 /// [`DecodeError`].
-fn count_of(
+pub(super) fn count_of(
     reader: &mut ByteReader<'_>,
     what: &'static str,
     item_bytes_min: usize,
@@ -226,7 +226,7 @@ pub(in super::super) fn read_key(reader: &mut ByteReader<'_>) -> Result<u128, De
     Ok(u128::from(high) << 64 | u128::from(low))
 }
 
-fn put_text(text: &str, out: &mut Vec<u8>) {
+pub(super) fn put_text(text: &str, out: &mut Vec<u8>) {
     put_uvarint(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
