@@ -42,8 +42,8 @@ pub use read::snapshot::{WindowSeries, WindowSnapshot};
 pub use recovery::progress::{ReplayProgress, ReplayReport};
 pub use series::windows::WindowStat;
 pub use statistics::{
-    CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, OverflowStats, SampleStats, TenantMemory,
-    TenantStats, TextStats, TextWindow,
+    CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, OverflowStats, SampleStats,
+    TenantMemory, TenantStats, TextStats, TextWindow,
 };
 pub use store_owners::StoreOwners;
 pub use texts::HeadTexts;

@@ -135,6 +135,8 @@ pub struct OverflowStats {
     pub series_count: u64,
     /// Samples folded since startup.
     pub sample_count: u64,
+    /// Bytes of the native histograms of folded series and of their sums.
+    pub histogram_bytes: u64,
     /// Folded series by metric, the largest number first.
     pub series_by_metric: Vec<(String, u64)>,
 }
@@ -261,6 +263,7 @@ impl HeadStatistics {
         OverflowStats {
             series_count: overflow.table().series_count() as u64,
             sample_count: tenant.overflow().sample_count(),
+            histogram_bytes: overflow.table().histogram_bytes() as u64,
             series_by_metric,
         }
     }
@@ -320,6 +323,10 @@ impl HeadStatistics {
             if bytes > 0 {
                 MemoryPart::add(&mut parts, [MemoryPart::new("overflow_tables", bytes, count)]);
             }
+            let (bytes, count) = tenant.overflow().histogram_memory();
+            if bytes > 0 {
+                MemoryPart::add(&mut parts, [MemoryPart::new("overflow_histograms", bytes, count)]);
+            }
         }
         parts
     }
@@ -330,7 +337,7 @@ impl HeadStatistics {
         let shared_bytes: u64 = self.shared_memory().iter().map(|part| part.bytes).sum();
         let mut out = Vec::new();
         for tenant in self.state.index.tenants() {
-            let (overflow_bytes, _) = tenant.overflow().memory();
+            let overflow_bytes = tenant.overflow().memory().0 + tenant.overflow().histogram_memory().0;
             let tables = tenant.tables.read();
             let bytes = overflow_bytes + tables.memory().iter().map(|part| part.bytes).sum::<u64>();
             out.push(TenantMemory {

@@ -145,6 +145,9 @@ pub struct IngestionLimits {
     pub overflow: OverflowPolicy,
     /// Series that are folded at the same time; samples of further ones are rejected.
     pub overflow_series_max: usize,
+    /// Bytes of the native histograms of folded series, and of their sums, from which on series get no first
+    /// and no larger histogram; from twice as many on, none.
+    pub overflow_histogram_bytes_max: usize,
 }
 
 impl Default for IngestionLimits {
@@ -158,6 +161,7 @@ impl Default for IngestionLimits {
             label_values_max: 0,
             overflow: OverflowPolicy::Reject,
             overflow_series_max: 1_000_000,
+            overflow_histogram_bytes_max: 64 << 20,
         }
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &Ten
     let mut uses =
         vec![series_use("series".to_owned(), head.series_count_of(&default_store), limits.series_max)];
     uses.extend(largest_uses(storage, &default_store, &limits));
-    uses.extend(overflow_use(storage, &default_store, &limits));
+    uses.extend(overflow_uses(storage, &default_store, &limits));
     let catalog = storage.databases().catalog();
     if let Some(of_tenant) = catalog.of(tenant) {
         if let Some(graphite) = &of_tenant.graphite {
@@ -149,16 +149,29 @@ fn largest_uses(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Ve
     uses.collect()
 }
 
-/// Returns the use of the table of folded series, if the tenant folds or has folded.
-fn overflow_use(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Option<LimitUse> {
-    let used = storage.head().statistics().overflow_of(store).series_count;
-    let folds = limits.ingestion.overflow == OverflowPolicy::Fold;
-    (folds || used > 0).then(|| LimitUse {
-        name: "overflow_series".to_owned(),
-        setting: Some("overflow-series-limit"),
+/// Returns the use of the table of folded series, and of the memory of their native histograms, if the tenant
+/// folds or has folded.
+fn overflow_uses(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Vec<LimitUse> {
+    let used = storage.head().statistics().overflow_of(store);
+    if limits.ingestion.overflow == OverflowPolicy::Reject && used.series_count == 0 {
+        return Vec::new();
+    }
+    let one = |name: &str, setting, used, limit: usize| LimitUse {
+        name: name.to_owned(),
+        setting: Some(setting),
         used,
-        limit: Some(limits.ingestion.overflow_series_max as u64),
-    })
+        limit: Some(limit as u64),
+    };
+    let ingestion = &limits.ingestion;
+    vec![
+        one("overflow_series", "overflow-series-limit", used.series_count, ingestion.overflow_series_max),
+        one(
+            "overflow_histogram_bytes",
+            "overflow-histogram-memory",
+            used.histogram_bytes,
+            ingestion.overflow_histogram_bytes_max,
+        ),
+    ]
 }
 
 fn series_use(name: String, used: u64, limit: usize) -> LimitUse {

@@ -345,6 +345,14 @@ static LIMITS: &[Setting] = &[
         |l, v| set(&mut l.ingestion.overflow_series_max, value::count(v)),
     ),
     Setting::tenant(
+        "overflow-histogram-memory",
+        &[],
+        "64MiB",
+        Form::Size,
+        "Memory of native histograms of one tenant that are folded; those of further series are rejected",
+        |l, v| set(&mut l.ingestion.overflow_histogram_bytes_max, value::size_in_memory(v)),
+    ),
+    Setting::tenant(
         "values-per-label-limit",
         &[],
         "0",

@@ -303,7 +303,7 @@ fn a_reload_changes_live_settings_only() {
 
 const TENANTS: &str = "limits:\n  series-limit: 1000\n  retention: 15d\ntenants:\n  team-a:\n    series-limit: 5\n    \
     out-of-order-window: 2h\n    duplicates: last_wins\n    block-encoding: prometheus\n    series-overflow: fold\n    \
-    overflow-series-limit: 9\n  '(b).c!':\n    retention: 30d\n";
+    overflow-series-limit: 9\n    overflow-histogram-memory: 2MiB\n  '(b).c!':\n    retention: 30d\n";
 
 #[test]
 fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
@@ -317,6 +317,8 @@ fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
     let overflow = |limits: &TenantLimits| (limits.ingestion.overflow, limits.ingestion.overflow_series_max);
     assert_eq!(overflow(&a), (OverflowPolicy::Fold, 9));
     assert_eq!(overflow(&b), (OverflowPolicy::Reject, 1_000_000));
+    let histogram_bytes = |limits: &TenantLimits| limits.ingestion.overflow_histogram_bytes_max;
+    assert_eq!((histogram_bytes(&a), histogram_bytes(&b)), (2 << 20, 64 << 20));
     assert_eq!((a.block_encoding, b.block_encoding), (BlockEncoding::Prometheus, BlockEncoding::Dense));
     let again = resolve(&[], &[], Some(&settings.server.config_yaml)).unwrap();
     assert_eq!(
@@ -382,6 +384,10 @@ fn wrong_limits_name_tenant_and_line() {
             format!(
                 "{path}tenant \"team-a\": series-overflow: invalid value \"drop\", expected reject or fold"
             ),
+        ),
+        (
+            of_a("overflow-histogram-memory: 2GiB"),
+            format!("{path}tenant \"team-a\": overflow-histogram-memory: must be at most 1GiB"),
         ),
         (
             of_a("overflow-series-limit: 0"),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use chronolith_base::AppendFile;
 use chronolith_base::disk::is_short_of_files;
-use chronolith_format::head::overflow_file::{OverflowFileWriter, SlotState};
+use chronolith_format::head::overflow_file::{HistogramSlotState, OverflowFileWriter, SlotState};
 use chronolith_model::{OverflowPolicy, TenantLimits};
 use chronolith_wal::WalPosition;
 
@@ -97,18 +97,27 @@ fn put_tenant(
     writer: &mut OverflowFileWriter,
     file: &mut AppendFile,
 ) -> std::io::Result<()> {
-    let slots = table.numbered_slots();
-    let mut numbers = vec![0; slots.last().map_or(0, |(idx, _)| idx + 1)];
-    (0..).zip(&slots).for_each(|(number, (idx, _))| numbers[*idx] = number);
-    let states = slots.iter().map(|(_, slot)| SlotState {
+    let floats = table.slots_for_checkpoint(false);
+    let states = floats.slots().map(|slot| SlotState {
         slot: slot.as_stored(),
         time: slot.time(),
         total: slot.total(),
     });
     writer.put_store(tenant.name(), sequence, states);
-    let mut samples = table.samples(&numbers).peekable();
+    let mut samples = table.samples(floats.numbers()).peekable();
     while samples.peek().is_some() {
         writer.put_series(samples.by_ref().take(FRAME_SERIES_COUNT));
+        file.append(&writer.take())?;
+    }
+    let histograms = table.slots_for_checkpoint(true);
+    writer.put_histogram_slots(histograms.slots().map(|slot| HistogramSlotState {
+        slot: slot.as_stored(),
+        time: slot.time(),
+        total: slot.histogram_total().cloned(),
+    }));
+    let mut samples = table.histograms(histograms.numbers()).peekable();
+    while samples.peek().is_some() {
+        writer.put_histogram_series(&mut samples, FRAME_SERIES_COUNT);
         file.append(&writer.take())?;
     }
     file.append(&writer.take())

@@ -7,11 +7,13 @@
 
 mod active;
 pub(crate) mod file;
+mod histogram_sums;
+mod last_histograms;
 mod slot;
 mod state;
 mod table;
 
-pub(crate) use slot::{SlotKind, step_of};
+pub(crate) use slot::{SlotKind, ValueClass, step_of};
 pub(crate) use state::{OverflowState, TenantOverflow};
 pub(crate) use table::{Folded, OverflowTable};
 

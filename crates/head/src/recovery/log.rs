@@ -13,8 +13,7 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::wal::{
-    FrameRef, KIND_OVERFLOW, KIND_SERIES, KIND_TEXTS, OverflowRef, Samples, SeriesRef, TextsRef,
-    decode_samples, is_samples,
+    FrameRef, KIND_SERIES, KIND_TEXTS, Samples, SeriesRef, TextsRef, decode_samples, is_samples,
 };
 use chronolith_format::parse_store_name;
 use chronolith_model::{Labels, StoreId};
@@ -24,7 +23,7 @@ use parking_lot::RwLock;
 use shared::Shared;
 use workers::Workers;
 
-use super::overflow::LoadedOverflow;
+use super::overflow::{FrameChanges, LoadedOverflow};
 use super::positions::Positions;
 use super::texts;
 use crate::index::series_keys::SeriesKeyCache;
@@ -164,8 +163,8 @@ impl<'a> LogReplay<'a> {
             for frame in block.frames.iter().filter(|f| f.header.kind == KIND_TEXTS) {
                 self.load_texts(block.payload(frame), texts, shared, report);
             }
-            for frame in block.frames.iter().filter(|f| f.header.kind == KIND_OVERFLOW) {
-                self.load_overflow(block.payload(frame), frame.header.sequence, shared, report);
+            for frame in block.frames.iter().filter(|f| FrameChanges::is_in(f.header.kind)) {
+                self.load_overflow(block.payload(frame), frame, shared, report);
             }
             workers.take(block, idx, self.next_id as usize);
             Ok::<(), HeadError>(())
@@ -188,12 +187,19 @@ impl<'a> LogReplay<'a> {
     }
 
     /// Applies changes of an overflow table that the checkpoint of the table does not have.
-    fn load_overflow(&self, payload: &[u8], sequence: u64, shared: &Shared<'_>, report: &mut ReplayReport) {
+    fn load_overflow(
+        &self,
+        payload: &[u8],
+        frame: &FrameRef,
+        shared: &Shared<'_>,
+        report: &mut ReplayReport,
+    ) {
+        let sequence = frame.header.sequence;
         let tenant = |id: &StoreId| {
             let seed = self.series.env.rng.next_u64();
             shared.tenants.write().get_or_create(id, seed)
         };
-        let decoded = OverflowRef::decode(payload).map_err(|error| error.to_string());
+        let decoded = FrameChanges::decode(frame.header.kind, payload).map_err(|error| error.to_string());
         let applied = decoded.and_then(|changes| self.overflow.apply(&changes, sequence, tenant));
         report.notes.extend(applied.err().map(|what| format!("WAL: overflow tables: {what}")));
     }

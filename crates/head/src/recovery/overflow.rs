@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chronolith_base::hash::HashMap;
 use chronolith_base::{DecodeError, Env};
 use chronolith_format::head::overflow_file::{OverflowFile, OverflowPart};
-use chronolith_format::head::wal::OverflowRef;
+use chronolith_format::head::wal::{
+    KIND_OVERFLOW, KIND_OVERFLOW_HISTOGRAMS, OverflowHistogramsRef, OverflowRef,
+};
 use chronolith_format::parse_store_name;
 use chronolith_model::StoreId;
 use chronolith_wal::SegmentEnd;
@@ -18,6 +20,34 @@ use crate::index::overflow::file::OverflowFiles;
 use crate::index::tenant::{TenantHead, Tenants};
 use crate::options::HeadError;
 use crate::recovery::progress::ReplayReport;
+
+/// Changes of one WAL frame.
+pub(super) enum FrameChanges<'a> {
+    Floats(OverflowRef<'a>),
+    Histograms(OverflowHistogramsRef<'a>),
+}
+
+impl<'a> FrameChanges<'a> {
+    /// Returns true if frames of `kind` have changes of overflow tables.
+    pub(super) fn is_in(kind: u8) -> bool {
+        kind == KIND_OVERFLOW || kind == KIND_OVERFLOW_HISTOGRAMS
+    }
+
+    /// Reads the payload of a frame of `kind`.
+    pub(super) fn decode(kind: u8, payload: &'a [u8]) -> Result<FrameChanges<'a>, DecodeError> {
+        if kind == KIND_OVERFLOW {
+            return OverflowRef::decode(payload).map(FrameChanges::Floats);
+        }
+        OverflowHistogramsRef::decode(payload).map(FrameChanges::Histograms)
+    }
+
+    fn tenant(&self) -> &'a str {
+        match self {
+            FrameChanges::Floats(changes) => changes.tenant,
+            FrameChanges::Histograms(changes) => changes.tenant,
+        }
+    }
+}
 
 /// Tables of the checkpoint, and what follows them.
 #[derive(Default)]
@@ -58,11 +88,11 @@ impl LoadedOverflow {
     /// Applies the changes of a frame, unless the table has them.
     pub(super) fn apply(
         &self,
-        changes: &OverflowRef<'_>,
+        changes: &FrameChanges<'_>,
         sequence: u64,
         tenant: impl FnOnce(&StoreId) -> Option<Arc<TenantHead>>,
     ) -> Result<(), String> {
-        let id = store_of(changes.tenant)?;
+        let id = store_of(changes.tenant())?;
         if sequence <= self.sequences.get(&id).copied().or(self.sequence).unwrap_or(0) {
             return Ok(());
         }
@@ -70,7 +100,10 @@ impl LoadedOverflow {
         let tenant = tenant(&id).ok_or("too many tenants")?;
         let mut overflow = tenant.overflow().lock();
         tenant.overflow().note_used();
-        overflow.table_mut().apply(changes)
+        match changes {
+            FrameChanges::Floats(changes) => overflow.table_mut().apply(changes),
+            FrameChanges::Histograms(changes) => overflow.table_mut().apply_histograms(changes),
+        }
     }
 
     /// Lets all sums of increases begin at 0 again if changes are missing: otherwise they may be below those
@@ -115,7 +148,8 @@ pub(super) fn load(
             if loaded.sequence.is_some() {
                 continue;
             }
-            let mut loader = TableLoader { tenants, env, tenant: None, slots: Vec::new() };
+            let mut loader =
+                TableLoader { tenants, env, tenant: None, slots: Vec::new(), histogram_slots: Vec::new() };
             if let Err(LoadError(what)) = file.visit(|part| loader.load(part, &mut loaded.sequences)) {
                 report.notes.push(format!("{}: {what}", path.display()));
             }
@@ -153,6 +187,8 @@ struct TableLoader<'a> {
     tenant: Option<Arc<TenantHead>>,
     /// Numbers of the slots in the table, by their numbers in the file.
     slots: Vec<usize>,
+    /// The same for the slots of histograms.
+    histogram_slots: Vec<usize>,
 }
 
 impl TableLoader<'_> {
@@ -168,6 +204,7 @@ impl TableLoader<'_> {
                 let found = found.ok_or_else(|| LoadError("too many tenants".to_owned()))?;
                 sequences.insert(id, sequence);
                 self.slots.clear();
+                self.histogram_slots.clear();
                 let mut overflow = found.overflow().lock();
                 found.overflow().note_used();
                 for state in &slots {
@@ -183,6 +220,23 @@ impl TableLoader<'_> {
                 for one in series {
                     if let Some(&slot) = self.slots.get(one.slot as usize) {
                         overflow.table_mut().load_series(one.key, slot, one.time, one.value);
+                    }
+                }
+            }
+            OverflowPart::HistogramSlots(slots) => {
+                let Some(tenant) = &self.tenant else { return Ok(()) };
+                let mut overflow = tenant.overflow().lock();
+                for state in slots {
+                    let slot = overflow.table_mut().load_histogram_slot(&state.slot, state.time, state.total);
+                    self.histogram_slots.push(slot.map_err(LoadError)?);
+                }
+            }
+            OverflowPart::HistogramSeries(series) => {
+                let Some(tenant) = &self.tenant else { return Ok(()) };
+                let mut overflow = tenant.overflow().lock();
+                for one in series {
+                    if let Some(&slot) = self.histogram_slots.get(one.slot as usize) {
+                        overflow.table_mut().load_histogram(one.key, slot, one.time, &one.histogram);
                     }
                 }
             }

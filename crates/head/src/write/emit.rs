@@ -65,11 +65,14 @@ pub(super) fn emit(job: &mut AppendJob<'_>, table: &OverflowTable, values: &[Ove
 fn push_value(batch: &mut WriteBatch, table: &OverflowTable, value: &OverflowValue) {
     let Some(slot) = table.slot(value.slot) else { return };
     let labels = |metric: &str| {
-        let own = [(METRIC_NAME, metric), (OVERFLOW_LABEL, "true")];
+        let own = [(METRIC_NAME, metric), (OVERFLOW_LABEL, slot.label_value())];
         Labels::from_pairs(own.into_iter().chain(slot.le().map(|le| ("le", le))))
     };
     if let Some(sum) = value.sum {
         batch.push_labels(&labels(slot.metric()), &[(value.time, sum)]);
+    }
+    if let Some(histogram) = &value.histogram {
+        batch.push_histograms(&labels(slot.metric()), &[(value.time, histogram.clone())]);
     }
     if let Some(count) = value.active_count {
         let name = format!("{}{COUNT_SUFFIX}", slot.metric());

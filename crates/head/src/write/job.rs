@@ -2,9 +2,11 @@
 //!
 //! Not here: the order in which samples are appended (`batch`), their frames (`slices`).
 
+use std::sync::Arc;
+
 use chronolith_base::sync::MutexGuard;
 use chronolith_format::head::wal::Samples;
-use chronolith_model::{LabelsBuilder, Reject, TenantLimits, TimeUnit, WriteBatch, WriteOutcome};
+use chronolith_model::{Histogram, LabelsBuilder, Reject, TenantLimits, TimeUnit, WriteBatch, WriteOutcome};
 
 use crate::index::field_types::FieldKey;
 use crate::index::overflow::OverflowTable;
@@ -17,11 +19,12 @@ use crate::state::HeadState;
 pub(super) const SLICE_SAMPLES: usize = 8192;
 
 /// Sums of a slot at one time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct OverflowValue {
     pub(super) slot: usize,
     pub(super) time: i64,
     pub(super) sum: Option<f64>,
+    pub(super) histogram: Option<Arc<Histogram>>,
     pub(super) active_count: Option<u64>,
 }
 

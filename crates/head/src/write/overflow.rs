@@ -5,25 +5,19 @@
 //! disk without the last samples that it contains.
 //! Not here: the table (`overflow`), decision about a new series (`resolve`).
 
+mod kinds;
 mod room;
+mod sample;
 
-use chronolith_format::head::wal::OVERFLOW_SAMPLES_MAX;
-use chronolith_model::{METRIC_NAME, MetricKind, OverflowPolicy, Reject, WordKind};
+use std::sync::Arc;
+
+use chronolith_model::{METRIC_NAME, OverflowPolicy, Reject, WordKind};
 
 use super::job::{AppendJob, AppendScratch, OverflowValue, reject_sample};
-use crate::index::overflow::{Folded, IDLE_MS, OverflowState, OverflowTable, SWEEP_MS, SlotKind, step_of};
+use crate::index::overflow::{Folded, IDLE_MS, OverflowState, OverflowTable, SWEEP_MS, ValueClass, step_of};
+use kinds::kind_of;
 use room::Room;
-
-/// Suffixes of the series of a metric family.
-const FAMILY_SUFFIXES: [&str; 4] = ["_bucket", "_count", "_sum", "_total"];
-
-/// Sample that waits for its turn.
-#[derive(Debug, Clone, Copy)]
-struct PendingSample {
-    time: i64,
-    value: f64,
-    entry: u32,
-}
+use sample::{PendingSample, first_of, fold_sample, has_room, reject_full};
 
 /// Samples of one batch that are folded under one lock.
 #[derive(Default)]
@@ -76,17 +70,16 @@ pub(super) fn fold_known(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
     folding.finish(job, &mut overflow);
 }
 
-/// Returns true if the samples of a series can be folded: floats.
+/// Returns true if the samples of a series can be folded: floats and native histograms.
 pub(super) fn is_foldable(job: &AppendJob<'_>, idx: u32) -> bool {
-    let batch = job.batch;
-    batch.kind_of(idx as usize) == WordKind::Float
-        && batch.histograms_of(&batch.series[idx as usize]).is_empty()
+    job.batch.kind_of(idx as usize) == WordKind::Float
 }
 
 /// Returns the entry of a series that a limit refuses, created if there is room for it.
 pub(super) fn entry_or_create(
     job: &AppendJob<'_>,
     overflow: &mut OverflowState,
+    idx: u32,
     key: u128,
     pairs: &[(&str, &str)],
 ) -> Option<usize> {
@@ -99,36 +92,38 @@ pub(super) fn entry_or_create(
     let value_of = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1);
     let metric = value_of(METRIC_NAME)?;
     let le = value_of("le").filter(|_| metric.ends_with("_bucket"));
-    let kind = || SlotKind::of(metric, known_kind(job, metric));
-    let slot = overflow.table_mut().slot_or_create(metric, le, kind)?;
+    let first = first_of(job, idx);
+    if first.is_some() && !has_room(job, overflow) {
+        return None;
+    }
+    let class = first.map_or(ValueClass::Float, ValueClass::of);
+    let kind = || kind_of(job, metric, first);
+    let slot = overflow.table_mut().slot_or_create(metric, le, class, kind)?;
     job.tenant.overflow().note_used();
     Some(overflow.table_mut().insert(key, slot))
-}
-
-/// Returns the type of a metric by the batch or the stored metadata.
-fn known_kind(job: &AppendJob<'_>, metric: &str) -> Option<MetricKind> {
-    let of_family = |family: &str| {
-        let sent = job.batch.metadata.iter().find(|entry| entry.metric == family).map(|entry| entry.kind);
-        sent.or_else(|| job.state.index.metric_kinds()?.kind_of(&job.tenant.id, family))
-            .filter(|kind| *kind != MetricKind::Unknown)
-    };
-    let family = || FAMILY_SUFFIXES.iter().find_map(|suffix| metric.strip_suffix(suffix));
-    of_family(metric).or_else(|| of_family(family()?))
 }
 
 impl Folding {
     /// Adds the samples of a series that are within the bounds of the tenant.
     pub(super) fn collect(&mut self, job: &mut AppendJob<'_>, idx: u32, entry: usize) {
-        let samples = &job.batch.series[idx as usize].samples;
+        let batch = job.batch;
+        let samples = &batch.series[idx as usize].samples;
+        let mut next = batch.histograms.partition_point(|(at, _)| *at < samples.start);
         for at in samples.start as usize..samples.end as usize {
-            let time = job.batch.times[at];
+            let is_histogram = batch.histograms.get(next).is_some_and(|(idx, _)| *idx as usize == at);
+            next += usize::from(is_histogram);
+            let histogram = if is_histogram { next as u32 } else { 0 };
+            let time = batch.times[at];
             let refused = job.bounds.refuse(time).or_else(|| {
                 let fits = OverflowTable::takes_time(time);
                 (!fits).then_some(Reject::OutOfBounds)
             });
             match refused {
                 Some(reject) => reject_sample(job, reject, idx, time),
-                None => self.pending.push(PendingSample { time, value: job.values[at], entry: entry as u32 }),
+                None => {
+                    let value = job.values[at];
+                    self.pending.push(PendingSample { time, value, entry: entry as u32, histogram });
+                }
             }
         }
         self.last_entry = entry + 1;
@@ -144,14 +139,15 @@ impl Folding {
             self.pending.sort_by_key(|sample| step_of(sample.time));
         }
         let mut values = Vec::new();
-        let mut repeated_count = 0;
+        let mut counts = FoldedCounts::default();
         for group in self.pending.chunk_by(|a, b| step_of(a.time) == step_of(b.time)) {
-            repeated_count += fold_group(job, overflow, group, &mut values);
+            fold_group(job, overflow, group, &mut values, &mut counts);
         }
         overflow.queue_changes(&job.state.wal, job.tenant.name());
-        let count = self.pending.len() as u64;
+        let count = self.pending.len() as u64 - counts.full;
         job.outcome.accepted_count += count;
-        job.outcome.repeated_count += repeated_count;
+        job.outcome.repeated_count += counts.repeated;
+        job.outcome.histograms_accepted += counts.histograms;
         job.outcome.overflow.sample_count += count;
         job.tenant.overflow().add_samples(count);
         if let Some(emit) = job.emit {
@@ -163,23 +159,39 @@ impl Folding {
     }
 }
 
-/// Folds samples of one step, and adds the sums of their slots to `values`; returns the number of repeats.
+/// Samples of a batch by outcome.
+#[derive(Default)]
+struct FoldedCounts {
+    repeated: u64,
+    histograms: u64,
+    /// Rejected samples, which the memory of histograms has no room for.
+    full: u64,
+}
+
+/// Folds samples of one step, and adds the sums of their slots to `values`.
 fn fold_group(
-    job: &AppendJob<'_>,
+    job: &mut AppendJob<'_>,
     overflow: &mut OverflowState,
     group: &[PendingSample],
     values: &mut Vec<OverflowValue>,
-) -> u64 {
-    let mut repeated_count = 0;
+    counts: &mut FoldedCounts,
+) {
     overflow.begin_group();
     for sample in group {
-        let entry = sample.entry as usize;
-        match overflow.table_mut().fold(entry, sample.time, sample.value) {
-            Folded::Changed => overflow.note_changed(entry, sample.time, sample.value),
-            Folded::Repeated => repeated_count += 1,
-            Folded::Ignored => {}
+        let folded = fold_sample(job, overflow, sample);
+        match folded {
+            Folded::Changed | Folded::Ignored | Folded::OtherClass => {}
+            Folded::Repeated => {
+                counts.repeated += 1;
+                overflow.note_repeated(sample.entry as usize);
+            }
+            Folded::Full => {
+                counts.full += 1;
+                reject_full(job, sample);
+            }
         }
-        if overflow.pending_count() >= OVERFLOW_SAMPLES_MAX {
+        counts.histograms += u64::from(sample.is_histogram() && folded != Folded::Full);
+        if overflow.is_full() {
             overflow.queue_changes(&job.state.wal, job.tenant.name());
         }
     }
@@ -188,10 +200,10 @@ fn fold_group(
             slot,
             time: found.time(),
             sum: found.sum(),
+            histogram: found.histogram_sum().map(Arc::new),
             active_count: found.active_count(),
         }));
     }
-    repeated_count
 }
 
 #[cfg(test)]

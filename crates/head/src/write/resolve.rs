@@ -191,7 +191,7 @@ fn resolve_one(
         Overflow::Unused => None,
         Overflow::Unlocked(_) => Some(Resolved::NeedsTable),
         Overflow::Locked(state, _) => {
-            entry_or_create(job, state, scratch.keys[idx as usize], &pairs).map(Resolved::Folded)
+            entry_or_create(job, state, idx, scratch.keys[idx as usize], &pairs).map(Resolved::Folded)
         }
     };
     if tables.live_count() >= job.limits.series_max || !tables.has_room(text_len) {

@@ -4,12 +4,18 @@
 //! with the window.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Width of a window.
-const WINDOW_MS: i64 = 30_000;
+pub(super) const WINDOW_MS: i64 = 30_000;
 /// Age up to which a last sample counts, as the lookback of instant queries; the whole window counts in which
 /// the last such sample may lie.
 const ACTIVE_MS: i64 = 5 * 60 * 1000;
+
+/// Returns the windows whose gauges are active at `time`.
+pub(super) fn windows_at(time: i64) -> RangeInclusive<i64> {
+    (time - ACTIVE_MS).div_euclid(WINDOW_MS)..=time.div_euclid(WINDOW_MS)
+}
 
 /// Gauges whose last samples lie in one window.
 #[derive(Debug, Default, Clone, Copy)]
@@ -37,28 +43,28 @@ impl ActiveSums {
         }
     }
 
-    /// Removes a last sample that was added.
-    pub(super) fn remove(&mut self, time: i64, value: f64) {
+    /// Removes a last sample that was added; returns true if its window has no other.
+    pub(super) fn remove(&mut self, time: i64, value: f64) -> bool {
         let key = time.div_euclid(WINDOW_MS);
-        let Some(window) = self.0.get_mut(&key) else { return };
+        let Some(window) = self.0.get_mut(&key) else { return true };
         window.count -= 1;
         if window.count == 0 {
             self.0.remove(&key);
-            return;
+            return true;
         }
         match value {
             _ if value.is_nan() => window.nan_count -= 1,
             _ if value.is_infinite() => window.infinite_counts[usize::from(value < 0.0)] -= 1,
             _ => window.sum -= value,
         }
+        false
     }
 
     /// Returns sum and count of the gauges that are active at `time`.
     pub(super) fn at(&self, time: i64) -> (f64, u64) {
-        let first = (time - ACTIVE_MS).div_euclid(WINDOW_MS);
         let mut all = Window::default();
         let mut count = 0;
-        for (_, window) in self.0.range(first..=time.div_euclid(WINDOW_MS)) {
+        for (_, window) in self.0.range(windows_at(time)) {
             count += u64::from(window.count);
             all.sum += window.sum;
             all.nan_count += window.nan_count;

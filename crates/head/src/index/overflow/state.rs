@@ -1,9 +1,14 @@
 //! Overflow table of a tenant with its lock, and memory for the samples of one batch.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::sync::{Mutex, MutexGuard};
-use chronolith_format::head::wal::{KIND_OVERFLOW, OverflowChanges, OverflowSample, STRIPE_NONE};
+use chronolith_format::head::wal::{
+    KIND_OVERFLOW, KIND_OVERFLOW_HISTOGRAMS, OVERFLOW_SAMPLES_MAX, OverflowChanges, OverflowHistogram,
+    OverflowHistogramChanges, OverflowSample, STRIPE_NONE,
+};
+use chronolith_model::Histogram;
 use chronolith_wal::Wal;
 
 use super::table::OverflowTable;
@@ -37,6 +42,7 @@ impl Default for TenantOverflow {
 pub(crate) struct OverflowState {
     table: OverflowTable,
     changes: OverflowChanges,
+    histogram_changes: OverflowHistogramChanges,
     payload: Vec<u8>,
     /// Number of the frame that is being filled; 0 before the first change.
     frame: u64,
@@ -92,8 +98,18 @@ impl TenantOverflow {
             return (0, 0);
         }
         let state = self.lock();
-        let bytes = state.table.heap_bytes() + state.changes.heap_bytes() + state.payload.capacity();
+        let changes = state.changes.heap_bytes() + state.histogram_changes.heap_bytes();
+        let bytes = state.table.heap_bytes() + changes + state.payload.capacity();
         (bytes as u64, state.table.series_count() as u64)
+    }
+
+    /// Returns the bytes of native histograms, and the number of folded series that have one.
+    pub(crate) fn histogram_memory(&self) -> (u64, u64) {
+        if !self.is_used() {
+            return (0, 0);
+        }
+        let state = self.lock();
+        (state.table.histogram_bytes() as u64, state.table.histogram_count() as u64)
     }
 }
 
@@ -114,13 +130,18 @@ impl OverflowState {
             self.changes.encode(tenant, &mut self.payload);
             wal.append(KIND_OVERFLOW, STRIPE_NONE, &self.payload);
         }
+        if !self.histogram_changes.is_empty() {
+            self.histogram_changes.encode(tenant, &mut self.payload);
+            wal.append(KIND_OVERFLOW_HISTOGRAMS, STRIPE_NONE, &self.payload);
+        }
         self.changes.clear();
+        self.histogram_changes.clear();
         self.frame += 1;
     }
 
-    /// Returns the number of samples that are not queued yet.
-    pub(crate) fn pending_count(&self) -> usize {
-        self.changes.samples.len()
+    /// Returns true if the changes must be queued before there are more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.changes.samples.len() >= OVERFLOW_SAMPLES_MAX || self.histogram_changes.is_full()
     }
 
     /// Removes series that became series of the head, and queues the removal.
@@ -142,20 +163,45 @@ impl OverflowState {
 
     /// Adds a sample that has changed its entry to the changes and to the group.
     pub(crate) fn note_changed(&mut self, entry: usize, time: i64, value: f64) {
-        let slot_idx = self.table.slot_of(entry);
         let key = self.table.key_of(entry);
-        let Some(slot) = self.table.slot_mut(slot_idx) else { return };
+        let Some(slot) = self.note_slot(entry) else { return };
+        self.changes.samples.push(OverflowSample { slot, key, time, value });
+    }
+
+    /// As [`OverflowState::note_changed`], for a histogram.
+    pub(crate) fn note_histogram(&mut self, entry: usize, time: i64, histogram: Arc<Histogram>) {
+        let key = self.table.key_of(entry);
+        let Some(slot) = self.note_slot(entry) else { return };
+        self.histogram_changes.push(OverflowHistogram { slot, key, time, histogram });
+    }
+
+    /// Adds the slot of a repeated sample to the group, once after startup: a crash may have lost the sums
+    /// whose changes are in the log.
+    pub(crate) fn note_repeated(&mut self, entry: usize) {
+        let slot_idx = self.table.slot_of(entry);
+        if let Some(slot) = self.table.slot_mut(slot_idx).filter(|slot| slot.last_group == 0) {
+            slot.last_group = self.group;
+            self.touched.push(slot_idx);
+        }
+    }
+
+    /// Adds the slot of an entry to the changes and to the group; returns its number in the changes.
+    fn note_slot(&mut self, entry: usize) -> Option<u32> {
+        let slot_idx = self.table.slot_of(entry);
+        let slot = self.table.slot_mut(slot_idx)?;
         // Frames and groups count from 1, since a new slot has 0.
         if slot.last_frame != self.frame + 1 {
             slot.last_frame = self.frame + 1;
-            slot.number_in_frame = self.changes.push_slot(&slot.as_stored());
+            slot.number_in_frame = match slot.histograms {
+                None => self.changes.push_slot(&slot.as_stored()),
+                Some(_) => self.histogram_changes.push_slot(&slot.as_stored()),
+            };
         }
         if slot.last_group != self.group {
             slot.last_group = self.group;
             self.touched.push(slot_idx);
         }
-        let slot = slot.number_in_frame;
-        self.changes.samples.push(OverflowSample { slot, key, time, value });
+        Some(slot.number_in_frame)
     }
 
     /// Removes series without a sample since `before`, and queues the removal.

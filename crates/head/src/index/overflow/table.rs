@@ -3,11 +3,14 @@
 //! Invariants: a series has one entry of 32 bytes and belongs to one slot; entries move only when series are
 //! removed. Senders repeat their order, so the entry after the last hit is checked before the hash table.
 
+mod histograms;
+
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::wal::{OverflowRef, OverflowSample, OverflowSlot};
 use chronolith_model::sample::is_stale;
 
-use super::slot::{BUCKET_COUNT_MAX, SLOT_COUNT_MAX, Slot, SlotKind, step_of};
+use super::last_histograms::LastHistograms;
+use super::slot::{BUCKET_COUNT_MAX, KIND_FURTHER, SLOT_COUNT_MAX, Slot, SlotKind, ValueClass, step_of};
 use crate::index::split_table::SplitTable;
 
 /// Entries that are allocated together.
@@ -18,6 +21,8 @@ const GUESS_COUNT: usize = 4;
 const SLOT_BITS: u32 = 16;
 /// Time of an entry without a sample.
 const TIME_NONE: i64 = i64::MIN >> SLOT_BITS;
+/// Bits of the value of an entry without a histogram.
+const HISTOGRAM_NONE: u64 = u64::MAX;
 /// Bytes of a slot in addition to its texts.
 const SLOT_BYTES: usize = size_of::<Slot>() + 4 * size_of::<u64>();
 
@@ -30,10 +35,21 @@ struct Entry {
     key: u128,
     /// Time in the upper 48 bits.
     time_and_slot: i64,
+    /// Last value; in a slot of histograms the bits are the index of the last histogram.
     value: f64,
 }
 
 impl Entry {
+    fn without_sample(key: u128, slot: usize) -> Entry {
+        let time_and_slot = TIME_NONE << SLOT_BITS | slot as i64;
+        Entry { key, time_and_slot, value: f64::from_bits(HISTOGRAM_NONE) }
+    }
+
+    /// Index of the last histogram of an entry in a slot of histograms.
+    fn histogram_idx(&self) -> Option<u32> {
+        u32::try_from(self.value.to_bits()).ok()
+    }
+
     fn time(&self) -> i64 {
         self.time_and_slot >> SLOT_BITS
     }
@@ -56,6 +72,31 @@ pub(crate) enum Folded {
     Repeated,
     /// The sample has no meaning in a sum: a staleness marker or special value of a counter.
     Ignored,
+    /// The slot of the series has values of another class.
+    OtherClass,
+    /// The sample would exceed the memory of histograms.
+    Full,
+}
+
+/// Name of a slot: metric, bound of a bucket, class of values.
+type SlotName = (Box<str>, Option<Box<str>>, ValueClass);
+
+/// Slots of one part of a checkpoint.
+pub(crate) struct SlotsForCheckpoint<'a> {
+    slots: Vec<&'a Slot>,
+    numbers: Vec<Option<u32>>,
+}
+
+impl<'a> SlotsForCheckpoint<'a> {
+    /// Iterates over the slots in order of their numbers.
+    pub(crate) fn slots(&self) -> impl ExactSizeIterator<Item = &'a Slot> {
+        self.slots.iter().copied()
+    }
+
+    /// Numbers of the slots in the part, by their numbers in the table.
+    pub(crate) fn numbers(&self) -> &[Option<u32>] {
+        &self.numbers
+    }
 }
 
 /// Folded series of one tenant.
@@ -65,8 +106,12 @@ pub(crate) struct OverflowTable {
     entry_count: usize,
     table: SplitTable,
     slots: Vec<Option<Slot>>,
-    slot_by_name: HashMap<(Box<str>, Option<Box<str>>), u16>,
+    slot_by_name: HashMap<SlotName, u16>,
     bucket_counts: HashMap<Box<str>, u16>,
+    last_histograms: LastHistograms,
+    /// Bytes of the sums of histograms of all slots.
+    histogram_sum_bytes: usize,
+    encoded: Vec<u8>,
     newest_time: Option<i64>,
     swept_to: Option<i64>,
 }
@@ -121,29 +166,42 @@ impl OverflowTable {
         self.slots.iter().flatten()
     }
 
-    /// Returns the slot of a metric or bucket, created with `kind` if there is room.
+    /// Returns the slot of a metric or bucket for values of `class`, created with `kind` if there is room.
     pub(crate) fn slot_or_create(
         &mut self,
         metric: &str,
         le: Option<&str>,
+        class: ValueClass,
         kind: impl FnOnce() -> SlotKind,
     ) -> Option<usize> {
-        let name = (Box::from(metric), le.map(Box::from));
+        let name = (Box::from(metric), le.map(Box::from), class);
         if let Some(&slot) = self.slot_by_name.get(&name) {
             return Some(usize::from(slot));
         }
+        let is_further = ValueClass::ALL
+            .into_iter()
+            .any(|other| self.slot_by_name.contains_key(&(name.0.clone(), name.1.clone(), other)));
+        self.create_slot(name, kind(), is_further)
+    }
+
+    fn create_slot(&mut self, name: SlotName, kind: SlotKind, is_further: bool) -> Option<usize> {
+        let metric = &name.0;
+        let le = name.1.as_deref();
         let bucket_count = self.bucket_counts.get(metric).copied().unwrap_or(0);
         if self.slot_by_name.len() >= SLOT_COUNT_MAX || (le.is_some() && bucket_count >= BUCKET_COUNT_MAX) {
             return None;
         }
         if le.is_some() {
-            self.bucket_counts.insert(metric.into(), bucket_count + 1);
+            self.bucket_counts.insert(metric.clone(), bucket_count + 1);
         }
+        assert!(!self.slot_by_name.contains_key(&name), "a slot has its name alone");
         let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         if free == self.slots.len() {
             self.slots.push(None);
         }
-        self.slots[free] = Some(Slot::new(metric, le, kind()));
+        let slot = Slot::new(metric, le, kind, is_further);
+        self.histogram_sum_bytes += slot.histograms.as_ref().map_or(0, |sums| sums.heap_bytes());
+        self.slots[free] = Some(slot);
         self.slot_by_name.insert(name, free as u16);
         Some(free)
     }
@@ -154,7 +212,7 @@ impl OverflowTable {
         if idx / BLOCK_COUNT == self.blocks.len() {
             self.blocks.push(Vec::with_capacity(BLOCK_COUNT));
         }
-        let entry = Entry { key, time_and_slot: TIME_NONE << SLOT_BITS | slot as i64, value: 0.0 };
+        let entry = Entry::without_sample(key, slot);
         self.blocks[idx / BLOCK_COUNT].push(entry);
         self.entry_count += 1;
         let blocks = &self.blocks;
@@ -175,6 +233,9 @@ impl OverflowTable {
         let Some(slot) = self.slots.get_mut(last.slot()).and_then(Option::as_mut) else {
             return Folded::Ignored;
         };
+        if slot.histograms.is_some() {
+            return Folded::OtherClass;
+        }
         let is_first = last.time() == TIME_NONE;
         if slot.kind == SlotKind::Counter {
             if !value.is_finite() {
@@ -229,12 +290,7 @@ impl OverflowTable {
         if self.blocks.last().is_some_and(Vec::is_empty) {
             self.blocks.pop();
         }
-        if let Some(slot) = self.slot_mut(gone.slot()) {
-            slot.series_count -= 1;
-            if slot.kind != SlotKind::Counter && gone.time() != TIME_NONE && !is_stale(gone.value) {
-                slot.active.remove(gone.time(), gone.value);
-            }
-        }
+        self.release(&gone);
     }
 
     /// Returns the time before which series are idle, if a removal is due.
@@ -274,13 +330,19 @@ impl OverflowTable {
                     self.bucket_counts.remove(&unused.metric);
                 }
             }
-            self.slot_by_name.remove(&(unused.metric, unused.le));
+            self.histogram_sum_bytes -= unused.histograms.as_ref().map_or(0, |sums| sums.heap_bytes());
+            self.slot_by_name.remove(&(unused.metric, unused.le, unused.kind.class()));
         }
     }
 
+    /// Removes an entry from its slot.
     fn release(&mut self, entry: &Entry) {
+        self.release_histogram(entry);
         if let Some(slot) = self.slot_mut(entry.slot()) {
             slot.series_count -= 1;
+            if slot.histograms.is_some() {
+                return;
+            }
             if slot.kind != SlotKind::Counter && entry.time() != TIME_NONE && !is_stale(entry.value) {
                 slot.active.remove(entry.time(), entry.value);
             }
@@ -314,16 +376,45 @@ impl OverflowTable {
             if !OverflowTable::takes_time(sample.time) {
                 return Err(format!("time {} is not valid", sample.time));
             }
-            let entry = self.find(sample.key, usize::MAX).unwrap_or_else(|| self.insert(sample.key, *slot));
+            let entry = self.entry_in(sample.key, *slot);
             self.fold(entry, sample.time, sample.value);
         }
         Ok(())
     }
 
+    /// Returns the entry of a series in a slot, without a sample if it is new or was in another slot.
+    fn entry_in(&mut self, key: u128, slot: usize) -> usize {
+        match self.find(key, usize::MAX) {
+            None => self.insert(key, slot),
+            Some(entry) => {
+                self.move_to(entry, slot);
+                entry
+            }
+        }
+    }
+
+    /// Moves a series to a slot of another class, in which its next sample is the first.
+    pub(crate) fn move_to(&mut self, entry: usize, slot: usize) {
+        let before = *self.entry(entry);
+        if before.slot() == slot {
+            return;
+        }
+        self.release(&before);
+        self.blocks[entry / BLOCK_COUNT][entry % BLOCK_COUNT] = Entry::without_sample(before.key, slot);
+        if let Some(slot) = self.slot_mut(slot) {
+            slot.series_count += 1;
+        }
+    }
+
     fn restore_slot(&mut self, slot: &OverflowSlot<'_>) -> Result<usize, String> {
-        let kind =
-            SlotKind::from_number(slot.kind).ok_or_else(|| format!("kind {} is unknown", slot.kind))?;
-        self.slot_or_create(slot.metric, slot.le, || kind).ok_or_else(|| "too many metrics".to_owned())
+        let number = slot.kind & !KIND_FURTHER;
+        let kind = SlotKind::from_number(number).ok_or_else(|| format!("kind {number} is unknown"))?;
+        let name = (Box::from(slot.metric), slot.le.map(Box::from), kind.class());
+        if let Some(&slot) = self.slot_by_name.get(&name) {
+            return Ok(usize::from(slot));
+        }
+        let is_further = slot.kind & KIND_FURTHER != 0;
+        self.create_slot(name, kind, is_further).ok_or_else(|| "too many metrics".to_owned())
     }
 
     /// Restores a slot of a checkpoint; returns its number.
@@ -362,24 +453,41 @@ impl OverflowTable {
     /// Sets all sums of increases to 0: frames are missing, so that they may be below those in the head.
     pub(crate) fn reset_totals(&mut self) {
         self.slots.iter_mut().flatten().for_each(|slot| slot.total = 0.0);
+        self.reset_histogram_totals();
     }
 
-    /// Iterates over slots with their numbers among the existing ones, for a checkpoint.
-    pub(crate) fn numbered_slots(&self) -> Vec<(usize, &Slot)> {
-        self.slots.iter().enumerate().filter_map(|(idx, slot)| Some((idx, slot.as_ref()?))).collect()
+    /// Returns the slots of floats, or the slots of histograms, for a checkpoint.
+    pub(crate) fn slots_for_checkpoint(&self, of_histograms: bool) -> SlotsForCheckpoint<'_> {
+        let mut out = SlotsForCheckpoint { slots: Vec::new(), numbers: vec![None; self.slots.len()] };
+        for (idx, slot) in self.slots.iter().enumerate() {
+            if let Some(slot) = slot.as_ref().filter(|slot| slot.histograms.is_some() == of_histograms) {
+                out.numbers[idx] = Some(out.slots.len() as u32);
+                out.slots.push(slot);
+            }
+        }
+        out
     }
 
-    /// Iterates over the series with a sample, with numbers of slots as in `numbers`.
-    pub(crate) fn samples<'a>(&'a self, numbers: &'a [u32]) -> impl Iterator<Item = OverflowSample> + 'a {
-        self.blocks.iter().flatten().filter(|entry| entry.time() != TIME_NONE).map(|entry| OverflowSample {
-            slot: numbers.get(entry.slot()).copied().unwrap_or(0),
+    /// Iterates over the series with a sample in slots of floats, with numbers of slots as in `numbers`.
+    pub(crate) fn samples<'a>(
+        &'a self,
+        numbers: &'a [Option<u32>],
+    ) -> impl Iterator<Item = OverflowSample> + 'a {
+        self.with_sample(numbers).map(|(slot, entry)| OverflowSample {
+            slot,
             key: entry.key,
             time: entry.time(),
             value: entry.value,
         })
     }
 
-    /// Returns the bytes of heap memory.
+    /// Iterates over the entries with a sample whose slot has a number.
+    fn with_sample<'a>(&'a self, numbers: &'a [Option<u32>]) -> impl Iterator<Item = (u32, &'a Entry)> + 'a {
+        let entries = self.blocks.iter().flatten().filter(|entry| entry.time() != TIME_NONE);
+        entries.filter_map(|entry| Some(((*numbers.get(entry.slot())?)?, entry)))
+    }
+
+    /// Returns the bytes of heap memory without histograms.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.blocks.len() * BLOCK_COUNT * size_of::<Entry>()
             + self.table.heap_bytes()

@@ -23,6 +23,10 @@ const TESTED_ELSEWHERE: &[(&str, &str)] = &[
         "overflow-series-limit",
         "head overflow: further_series_than_the_table_takes_are_rejected_and_the_limit_of_a_metric_folds",
     ),
+    (
+        "overflow-histogram-memory",
+        "head overflow_histograms: histograms_of_further_series_are_rejected_at_the_limit_of_their_memory",
+    ),
     ("weight", "service fair_queue: shares follow the weights"),
     ("duplicates", "tsdb policy: the_last_written_block_wins_where_the_tenant_wants_it"),
     ("block-encoding", "tsdb thanos"),

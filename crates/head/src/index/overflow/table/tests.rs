@@ -3,7 +3,7 @@
 use super::*;
 
 fn counter(table: &mut OverflowTable, metric: &str) -> usize {
-    table.slot_or_create(metric, None, || SlotKind::Counter).unwrap()
+    table.slot_or_create(metric, None, ValueClass::Float, || SlotKind::Counter).unwrap()
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn increases_count_from_the_first_sample_and_over_resets() {
 #[test]
 fn a_stale_gauge_leaves_sum_and_count_at_once() {
     let mut table = OverflowTable::default();
-    let slot = table.slot_or_create("g", None, || SlotKind::Gauge).unwrap();
+    let slot = table.slot_or_create("g", None, ValueClass::Float, || SlotKind::Gauge).unwrap();
     let a = table.insert(1, slot);
     let b = table.insert(2, slot);
     table.fold(a, 1_000, 4.0);
@@ -71,9 +71,10 @@ fn series_are_found_after_removals_of_others() {
 fn buckets_of_a_metric_are_bounded_and_removed_ones_make_room() {
     let mut table = OverflowTable::default();
     for le in 0..=BUCKET_COUNT_MAX {
-        let slot = table.slot_or_create("h_bucket", Some(&le.to_string()), || SlotKind::Counter);
+        let slot =
+            table.slot_or_create("h_bucket", Some(&le.to_string()), ValueClass::Float, || SlotKind::Counter);
         assert_eq!(slot.is_some(), le < BUCKET_COUNT_MAX);
     }
     table.remove_idle(0);
-    assert!(table.slot_or_create("h_bucket", Some("new"), || SlotKind::Counter).is_some());
+    assert!(table.slot_or_create("h_bucket", Some("new"), ValueClass::Float, || SlotKind::Counter).is_some());
 }
