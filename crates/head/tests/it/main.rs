@@ -13,6 +13,7 @@ mod merged_snapshot;
 mod model;
 mod out_of_order;
 mod overflow;
+mod overflow_histograms;
 mod overwrite;
 mod presence;
 mod recycle;
