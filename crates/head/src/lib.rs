@@ -42,7 +42,7 @@ pub use read::snapshot::{WindowSeries, WindowSnapshot};
 pub use recovery::progress::{ReplayProgress, ReplayReport};
 pub use series::windows::WindowStat;
 pub use statistics::{
-    CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, OverflowStats, SampleStats,
+    CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, OverflowMetric, OverflowStats, SampleStats,
     TenantMemory, TenantStats, TextStats, TextWindow,
 };
 pub use store_owners::StoreOwners;

@@ -137,8 +137,21 @@ pub struct OverflowStats {
     pub sample_count: u64,
     /// Bytes of the native histograms of folded series and of their sums.
     pub histogram_bytes: u64,
-    /// Folded series by metric, the largest number first.
-    pub series_by_metric: Vec<(String, u64)>,
+}
+
+/// Metric with series beyond a limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OverflowMetric {
+    /// Name of the metric.
+    pub metric: String,
+    /// Folded series.
+    pub series_count: u64,
+    /// Clock time at which its first series was folded, in milliseconds; `None` if it has no estimates, which
+    /// a bounded number of metrics have.
+    pub since_ms: Option<i64>,
+    /// Labels with estimates of their distinct values among the series that were folded since then, the
+    /// largest number first. The standard error is 9 %.
+    pub values_by_label: Vec<(String, u64)>,
 }
 
 /// Memory of one tenant in the head.
@@ -247,25 +260,44 @@ impl HeadStatistics {
         }
     }
 
-    /// Returns the folded series of a tenant. Cost: visits each of its metrics that folds.
+    /// Returns the folded series of a tenant.
     #[must_use]
     pub fn overflow_of(&self, id: &StoreId) -> OverflowStats {
         let Some(tenant) = self.state.index.tenant(id).filter(|tenant| tenant.overflow().is_used()) else {
             return OverflowStats::default();
         };
         let overflow = tenant.overflow().lock();
-        let mut by_metric = HashMap::<String, u64>::default();
-        for slot in overflow.table().slots().filter(|slot| slot.series_count() > 0) {
-            *by_metric.entry(slot.metric().to_owned()).or_default() += slot.series_count();
-        }
-        let mut series_by_metric: Vec<(String, u64)> = by_metric.into_iter().collect();
-        series_by_metric.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         OverflowStats {
             series_count: overflow.table().series_count() as u64,
             sample_count: tenant.overflow().sample_count(),
             histogram_bytes: overflow.table().histogram_bytes() as u64,
-            series_by_metric,
         }
+    }
+
+    /// Returns the `limit` metrics of a tenant with most folded series. Cost: visits each metric that folds.
+    #[must_use]
+    pub fn overflow_metrics_of(&self, id: &StoreId, limit: usize) -> Vec<OverflowMetric> {
+        let Some(tenant) = self.state.index.tenant(id).filter(|tenant| tenant.overflow().is_used()) else {
+            return Vec::new();
+        };
+        let overflow = tenant.overflow().lock();
+        let mut by_metric = HashMap::<&str, u64>::default();
+        for slot in overflow.table().slots().filter(|slot| slot.series_count() > 0) {
+            *by_metric.entry(slot.metric()).or_default() += slot.series_count();
+        }
+        let mut all: Vec<(&str, u64)> = by_metric.into_iter().collect();
+        all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        all.truncate(limit);
+        let one = |(metric, series_count): (&str, u64)| {
+            let values = overflow.label_values().of(metric);
+            let labels = values.into_iter().flat_map(|values| values.labels());
+            let mut values_by_label: Vec<(String, u64)> =
+                labels.map(|(label, estimate)| (label.to_string(), estimate.count())).collect();
+            values_by_label.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            let since_ms = values.map(|values| values.since_ms());
+            OverflowMetric { metric: metric.to_owned(), series_count, since_ms, values_by_label }
+        };
+        all.into_iter().map(one).collect()
     }
 
     /// Returns the memory of texts. Cost: two atomic reads.

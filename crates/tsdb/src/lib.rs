@@ -53,8 +53,8 @@ pub use chronolith_format::chunk::xor::EncodedChunk;
 pub use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 pub use chronolith_format::store_name;
 pub use chronolith_head::{
-    Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WalError,
-    WriteError,
+    Cardinality, HeadError, MemoryPart, OverflowMetric, ReplayProgress, SyncMode, TenantMemory, TenantStats,
+    WalError, WriteError,
 };
 pub use chronolith_model::BlockEncoding;
 pub use data_dir::{is_data_dir_locked, lock_data_dir};

@@ -29,8 +29,22 @@ pub const KIND_HISTOGRAM_SLOTS: u8 = 87;
 /// Frame kind: last native histograms of folded series of the tenant before.
 pub const KIND_HISTOGRAM_SERIES: u8 = 88;
 
+/// Frame kind: estimates of distinct label values of folded series of the tenant before.
+pub const KIND_LABEL_VALUES: u8 = 89;
+
 /// Bytes at which a frame of histograms ends; one histogram is at most 5 MiB.
 const HISTOGRAM_FRAME_BYTES: usize = 4 << 20;
+
+/// Estimates of distinct label values of the folded series of a metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabelValuesState<'a> {
+    /// The metric.
+    pub metric: &'a str,
+    /// Clock time at which a series of the metric was folded for the first time, in milliseconds.
+    pub since_ms: i64,
+    /// Labels with the registers of their estimates.
+    pub labels: Vec<(&'a str, &'a [u8])>,
+}
 
 /// State of a slot of native histograms.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,6 +157,24 @@ impl OverflowFileWriter {
         self.put(KIND_HISTOGRAM_SERIES);
     }
 
+    /// Adds estimates of label values of the last tenant; a frame is at most 16 MiB.
+    pub fn put_label_values<'a>(&mut self, metrics: impl ExactSizeIterator<Item = LabelValuesState<'a>>) {
+        if metrics.len() == 0 {
+            return;
+        }
+        self.payload.clear();
+        for metric in metrics {
+            put_bytes(metric.metric.as_bytes(), &mut self.payload);
+            put_varint(&mut self.payload, metric.since_ms);
+            put_uvarint(&mut self.payload, metric.labels.len() as u64);
+            for (label, registers) in metric.labels {
+                put_bytes(label.as_bytes(), &mut self.payload);
+                put_bytes(registers, &mut self.payload);
+            }
+        }
+        self.put(KIND_LABEL_VALUES);
+    }
+
     /// Ends the file, which covers frames of all tenants up to `sequence`.
     pub fn put_end(&mut self, sequence: u64) {
         self.payload.clear();
@@ -184,6 +216,8 @@ pub enum OverflowPart<'a> {
     HistogramSlots(Vec<HistogramSlotState<'a>>),
     /// Series with native histograms of the tenant before.
     HistogramSeries(Vec<OverflowHistogram>),
+    /// Estimates of label values of the tenant before.
+    LabelValues(Vec<LabelValuesState<'a>>),
 }
 
 /// File whose frames are all intact.
@@ -247,6 +281,7 @@ impl<'a> OverflowFile<'a> {
                     &mut reader,
                     histogram_slot_count,
                 )?))?,
+                KIND_LABEL_VALUES => visit(OverflowPart::LabelValues(read_label_values(&mut reader)?))?,
                 // A later version may add kinds.
                 _ => {}
             }
@@ -279,6 +314,27 @@ fn read_histogram_slots<'a>(reader: &mut ByteReader<'a>) -> Result<Vec<Histogram
         slots.push(HistogramSlotState { slot, time, total });
     }
     Ok(slots)
+}
+
+fn read_label_values<'a>(reader: &mut ByteReader<'a>) -> Result<Vec<LabelValuesState<'a>>, DecodeError> {
+    let mut metrics = Vec::new();
+    while !reader.is_empty() {
+        let metric = text(reader, "overflow metric")?;
+        let since_ms = reader.varint("overflow start")?;
+        let mut labels = Vec::new();
+        for _ in 0..reader.length("overflow labels")? {
+            let label = text(reader, "overflow label")?;
+            let len = reader.length("overflow registers")?;
+            labels.push((label, reader.bytes("overflow registers", len)?));
+        }
+        metrics.push(LabelValuesState { metric, since_ms, labels });
+    }
+    Ok(metrics)
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    put_uvarint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
 }
 
 fn read_series(reader: &mut ByteReader<'_>, slot_count: usize) -> Result<Vec<OverflowSample>, DecodeError> {
@@ -326,6 +382,12 @@ mod tests {
         ]
     }
 
+    fn label_values() -> Vec<LabelValuesState<'static>> {
+        let labels = vec![("user", &[1, 2, 3][..]), ("le", &[])];
+        let one = LabelValuesState { metric: "a_total", since_ms: -7, labels };
+        vec![one, LabelValuesState { metric: "b", since_ms: 0, labels: Vec::new() }]
+    }
+
     fn histogram_series() -> Vec<OverflowHistogram> {
         let histogram = FloatHistogram { count: 2.0, zero_count: 2.0, ..FloatHistogram::default() };
         let one = |slot, histogram| OverflowHistogram {
@@ -345,6 +407,8 @@ mod tests {
         writer.put_store("y", 80, slots().into_iter());
         writer.put_histogram_slots(histogram_slots().into_iter());
         writer.put_histogram_series(&mut histogram_series().into_iter(), 1);
+        writer.put_label_values(label_values().into_iter());
+        writer.put_label_values(Vec::new().into_iter());
         writer.put_end(60);
         writer.take()
     }
@@ -369,6 +433,7 @@ mod tests {
             store("y", 80),
             OverflowPart::HistogramSlots(histogram_slots()),
             OverflowPart::HistogramSeries(histogram_series()[..1].to_vec()),
+            OverflowPart::LabelValues(label_values()),
         ];
         assert_eq!(parts, want);
         assert!(OverflowFile::open(&bytes, 6).is_none(), "of another log");

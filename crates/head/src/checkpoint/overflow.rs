@@ -8,11 +8,13 @@ use std::path::PathBuf;
 
 use chronolith_base::AppendFile;
 use chronolith_base::disk::is_short_of_files;
-use chronolith_format::head::overflow_file::{HistogramSlotState, OverflowFileWriter, SlotState};
+use chronolith_format::head::overflow_file::{
+    HistogramSlotState, LabelValuesState, OverflowFileWriter, SlotState,
+};
 use chronolith_model::{OverflowPolicy, TenantLimits};
 use chronolith_wal::WalPosition;
 
-use crate::index::overflow::{IDLE_MS, OverflowTable};
+use crate::index::overflow::{IDLE_MS, OverflowState};
 use crate::index::tenant::TenantHead;
 use crate::options::{HeadError, WriteError, wal_dir};
 use crate::state::HeadState;
@@ -82,7 +84,7 @@ fn write_generation(state: &HeadState, paths: Vec<PathBuf>) -> std::io::Result<W
         }
         // All changes of the table are queued under its lock.
         newest = state.wal.position();
-        put_tenant(&tenant, overflow.table(), newest.0, &mut writer, &mut file)?;
+        put_tenant(&tenant, &overflow, newest.0, &mut writer, &mut file)?;
     }
     writer.put_end(start.0);
     file.append(&writer.take())?;
@@ -92,11 +94,12 @@ fn write_generation(state: &HeadState, paths: Vec<PathBuf>) -> std::io::Result<W
 
 fn put_tenant(
     tenant: &TenantHead,
-    table: &OverflowTable,
+    overflow: &OverflowState,
     sequence: u64,
     writer: &mut OverflowFileWriter,
     file: &mut AppendFile,
 ) -> std::io::Result<()> {
+    let table = overflow.table();
     let floats = table.slots_for_checkpoint(false);
     let states = floats.slots().map(|slot| SlotState {
         slot: slot.as_stored(),
@@ -120,5 +123,10 @@ fn put_tenant(
         writer.put_histogram_series(&mut samples, FRAME_SERIES_COUNT);
         file.append(&writer.take())?;
     }
+    writer.put_label_values(overflow.label_values().all().map(|(metric, values)| LabelValuesState {
+        metric,
+        since_ms: values.since_ms(),
+        labels: values.labels().map(|(label, estimate)| (label, estimate.registers())).collect(),
+    }));
     file.append(&writer.take())
 }

@@ -8,6 +8,7 @@
 mod active;
 pub(crate) mod file;
 mod histogram_sums;
+pub(crate) mod label_values;
 mod last_histograms;
 mod slot;
 mod state;

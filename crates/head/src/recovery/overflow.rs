@@ -17,6 +17,7 @@ use chronolith_wal::SegmentEnd;
 
 use super::files::CheckpointFiles;
 use crate::index::overflow::file::OverflowFiles;
+use crate::index::overflow::label_values::MetricLabels;
 use crate::index::tenant::{TenantHead, Tenants};
 use crate::options::HeadError;
 use crate::recovery::progress::ReplayReport;
@@ -229,6 +230,14 @@ impl TableLoader<'_> {
                 for state in slots {
                     let slot = overflow.table_mut().load_histogram_slot(&state.slot, state.time, state.total);
                     self.histogram_slots.push(slot.map_err(LoadError)?);
+                }
+            }
+            OverflowPart::LabelValues(metrics) => {
+                let Some(tenant) = &self.tenant else { return Ok(()) };
+                let mut overflow = tenant.overflow().lock();
+                for one in metrics {
+                    let labels = MetricLabels::from_registers(one.since_ms, one.labels.into_iter());
+                    overflow.label_values_mut().load(one.metric, labels);
                 }
             }
             OverflowPart::HistogramSeries(series) => {

@@ -100,7 +100,18 @@ pub(super) fn entry_or_create(
     let kind = || kind_of(job, metric, first);
     let slot = overflow.table_mut().slot_or_create(metric, le, class, kind)?;
     job.tenant.overflow().note_used();
+    add_label_values(job, overflow, metric, pairs);
     Some(overflow.table_mut().insert(key, slot))
+}
+
+/// Adds the labels of a new folded series to the estimates of their values.
+fn add_label_values(job: &AppendJob<'_>, overflow: &mut OverflowState, metric: &str, pairs: &[(&str, &str)]) {
+    let name_at = pairs.iter().position(|pair| pair.0 == METRIC_NAME).unwrap_or(pairs.len());
+    let (before, after) = pairs.split_at(name_at);
+    let hash = |value: &str| job.state.index.key_hash.series(0, value.as_bytes()) as u64;
+    for labels in [before, after.get(1..).unwrap_or(&[])] {
+        overflow.label_values_mut().add(metric, labels, job.now_ms, hash);
+    }
 }
 
 impl Folding {

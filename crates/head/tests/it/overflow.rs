@@ -82,7 +82,9 @@ fn counters_are_summed_by_increase_and_gauges_by_value() {
     assert_eq!(newest(&test_env, &head, "g"), Some(0.5));
     let stats = head.statistics().overflow_of(&tenant("a"));
     assert_eq!(stats.series_count, 5);
-    assert_eq!(stats.series_by_metric[..2], [("g".to_owned(), 2), ("m_total".to_owned(), 2)]);
+    let metrics = head.statistics().overflow_metrics_of(&tenant("a"), 2);
+    let shown: Vec<_> = metrics.iter().map(|one| (one.metric.as_str(), one.series_count)).collect();
+    assert_eq!(shown, [("g", 2), ("m_total", 2)]);
     // Known series are what they were.
     let known = read(&test_env, &head, "a", &[Matcher::equal("__name__", "known")], TimeRange::ALL);
     assert_eq!(known.len() as u64, KNOWN_COUNT);
@@ -320,4 +322,56 @@ fn a_damaged_copy_of_the_checkpoint_loses_nothing() {
         let want = if damaged.len() == 2 { 0.0 } else { 5.0 };
         assert_eq!(newest(&test_env, &head, "m_total"), Some(want), "{damaged:?}");
     }
+}
+
+/// The label that exploded has most values. Estimates are in the checkpoint and end with their metric.
+#[test]
+fn the_label_that_exploded_has_the_largest_estimate() {
+    let mut test_env = fold_env(10);
+    test_env.limits.future_ms_max = 0;
+    let (head, _) = test_env.open();
+    fill(&test_env, &head);
+    let write_all = |head: &Head, time: i64| {
+        let mut batch = WriteBatch::from_labels();
+        for idx in 0..3_000u64 {
+            let user = idx.to_string();
+            let zone = (idx % 3).to_string();
+            let labels = Labels::from_pairs([
+                ("__name__", "m_total"),
+                ("job", "x"),
+                ("user", &*user),
+                ("zone", &*zone),
+            ]);
+            batch.push_labels(&labels, &[(NOW_MS + time, 1.0)]);
+        }
+        let outcome = test_env.write(head, &tenant("a"), &batch).expect("written");
+        assert_eq!(outcome.rejected_count(), 0);
+    };
+    let check = |head: &Head| {
+        let found = head.statistics().overflow_metrics_of(&tenant("a"), 10);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].metric.as_str(), found[0].series_count), ("m_total", 3_000));
+        assert_eq!(found[0].since_ms, Some(NOW_MS));
+        let labels: Vec<&str> = found[0].values_by_label.iter().map(|(label, _)| label.as_str()).collect();
+        assert_eq!(labels, ["user", "zone", "job"]);
+        let counts: Vec<u64> = found[0].values_by_label.iter().map(|(_, count)| *count).collect();
+        assert!((2_200..3_800).contains(&counts[0]), "{counts:?}");
+        assert_eq!(counts[1..], [3, 1]);
+        counts
+    };
+    write_all(&head, 1_000);
+    let counts = check(&head);
+    // Known folded series add nothing.
+    write_all(&head, 2_000);
+    assert_eq!(check(&head), counts);
+    head.checkpointer().checkpoint().expect("checkpoint");
+    drop(head);
+    test_env.disk.crash();
+    let (head, _) = test_env.open();
+    assert_eq!(check(&head), counts);
+    assert_eq!(head.statistics().overflow_metrics_of(&tenant("a"), 0), []);
+    // Two hours later the series of the metric are idle, and leave.
+    write(&test_env, &head, &[("g", 1, 7_200_000, 1.0), ("g", 1, 7_201_000, 1.0)]);
+    let found = head.statistics().overflow_metrics_of(&tenant("a"), 10);
+    assert_eq!(found.iter().map(|one| one.metric.as_str()).collect::<Vec<_>>(), ["g"]);
 }

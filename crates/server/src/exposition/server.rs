@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use chronolith_model::TenantId;
 use chronolith_service::limit_uses;
 use chronolith_service::metrics::definition::Metric;
-use chronolith_tsdb::{LimitUse, Tsdb};
+use chronolith_tsdb::{LimitUse, OverflowMetric, Tsdb};
 
 use super::memory::activity;
 use crate::version::{BuildInfo, VERSION};
@@ -314,6 +314,32 @@ pub(super) static TENANT_LIMITS: &[Metric<Vec<TenantLimitUses>>] = &[
             }
         },
     ),
+    Metric::gauges(
+        "chronolith_tenant_overflow_metric_series",
+        &["tenant", "metric"],
+        "Series beyond a limit that are folded, of the 5 metrics of a tenant with most of them.",
+        |tenants, samples| {
+            for TenantLimitUses { tenant, overflow_metrics, .. } in tenants {
+                let metrics = overflow_metrics.iter();
+                metrics.for_each(|one| samples.push(&[tenant, &one.metric], one.series_count as f64));
+            }
+        },
+    ),
+    Metric::gauges(
+        "chronolith_tenant_overflow_label_values",
+        &["tenant", "metric", "label"],
+        "Estimated distinct values among folded series, of the label with most in each of these metrics.",
+        |tenants, samples| {
+            for TenantLimitUses { tenant, overflow_metrics, .. } in tenants {
+                for one in overflow_metrics {
+                    let largest = one.values_by_label.first();
+                    largest.into_iter().for_each(|(label, count)| {
+                        samples.push(&[tenant, &one.metric, label], *count as f64);
+                    });
+                }
+            }
+        },
+    ),
 ];
 
 /// Name of the limit of folded series.
@@ -323,6 +349,7 @@ const OVERFLOW_SERIES: &str = "overflow_series";
 pub(super) struct TenantLimitUses {
     tenant: String,
     uses: Vec<LimitUse>,
+    overflow_metrics: Vec<OverflowMetric>,
     weight: u32,
     /// Requests in the queue, by class.
     waiting: [(&'static str, usize); 3],
@@ -339,11 +366,21 @@ pub(super) fn tenant_limit_uses(web: &Web) -> Vec<TenantLimitUses> {
         Some(TenantLimitUses {
             tenant,
             uses: limit_uses(&web.service, &id),
+            overflow_metrics: overflow_metrics(web, &id),
             weight: admission.weights.of(&id),
             waiting: classes.map(|class| (class.name, class.queue.waiting_of(&id))),
         })
     };
     names.filter_map(uses).collect()
+}
+
+/// Metrics of a tenant with metrics of their own about their folded series.
+const OVERFLOW_METRIC_COUNT: usize = 5;
+
+fn overflow_metrics(web: &Web, tenant: &TenantId) -> Vec<OverflowMetric> {
+    let store = web.service.lifecycle.opened();
+    let metrics = store.map(|store| store.statistics().overflow_metrics(tenant, OVERFLOW_METRIC_COUNT));
+    metrics.unwrap_or_default()
 }
 
 /// Progress of the replay, until the store is open.

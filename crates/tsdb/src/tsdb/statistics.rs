@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use chronolith_head::{Cardinality, TenantStats};
+use chronolith_head::{Cardinality, OverflowMetric, TenantStats};
 use chronolith_model::{KIND_LABEL, METRIC_NAME, QueryError, ReadContext, StoreId, TenantId};
 
 use super::stats::{self, StatsSources, TsdbStats};
@@ -63,6 +63,12 @@ impl TsdbStatistics<'_> {
     #[must_use]
     pub fn limit_uses(&self, tenant: &TenantId) -> Vec<LimitUse> {
         tenant_usage::limit_uses(self.sources.storage, self.ingestion_rates, tenant)
+    }
+
+    /// Returns the `limit` metrics of `tenant` with most series beyond a limit that are folded.
+    #[must_use]
+    pub fn overflow_metrics(&self, tenant: &TenantId, limit: usize) -> Vec<OverflowMetric> {
+        self.sources.storage.head().statistics().overflow_metrics_of(&tenant.into(), limit)
     }
 
     /// Returns the head cardinality of `tenant`, `limit` entries per list.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use chronolith_base::hash::HashSet;
 use chronolith_base::sync::{Mutex, MutexGuard};
 use chronolith_format::head::wal::{
     KIND_OVERFLOW, KIND_OVERFLOW_HISTOGRAMS, OVERFLOW_SAMPLES_MAX, OverflowChanges, OverflowHistogram,
@@ -11,6 +12,7 @@ use chronolith_format::head::wal::{
 use chronolith_model::Histogram;
 use chronolith_wal::Wal;
 
+use super::label_values::LabelValues;
 use super::table::OverflowTable;
 
 /// Overflow table of a tenant.
@@ -41,6 +43,7 @@ impl Default for TenantOverflow {
 #[derive(Default)]
 pub(crate) struct OverflowState {
     table: OverflowTable,
+    label_values: LabelValues,
     changes: OverflowChanges,
     histogram_changes: OverflowHistogramChanges,
     payload: Vec<u8>,
@@ -99,7 +102,8 @@ impl TenantOverflow {
         }
         let state = self.lock();
         let changes = state.changes.heap_bytes() + state.histogram_changes.heap_bytes();
-        let bytes = state.table.heap_bytes() + changes + state.payload.capacity();
+        let bytes =
+            state.table.heap_bytes() + state.label_values.heap_bytes() + changes + state.payload.capacity();
         (bytes as u64, state.table.series_count() as u64)
     }
 
@@ -122,6 +126,16 @@ impl OverflowState {
     /// Returns the table for changes that the caller queues.
     pub(crate) fn table_mut(&mut self) -> &mut OverflowTable {
         &mut self.table
+    }
+
+    /// Returns the estimates of label values.
+    pub(crate) fn label_values(&self) -> &LabelValues {
+        &self.label_values
+    }
+
+    /// Returns the estimates of label values to add to them; they are only in checkpoints.
+    pub(crate) fn label_values_mut(&mut self) -> &mut LabelValues {
+        &mut self.label_values
     }
 
     /// Queues the changes for the WAL.
@@ -207,6 +221,10 @@ impl OverflowState {
     /// Removes series without a sample since `before`, and queues the removal.
     pub(crate) fn remove_idle(&mut self, wal: &Wal, tenant: &str, before: i64) {
         self.table.remove_idle(before);
+        if self.label_values.all().len() > 0 {
+            let used: HashSet<&str> = self.table.slots().map(|slot| slot.metric()).collect();
+            self.label_values.retain(|metric| used.contains(metric));
+        }
         self.changes.removed_before = Some(before);
         self.queue_changes(wal, tenant);
     }

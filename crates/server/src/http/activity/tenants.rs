@@ -10,7 +10,7 @@ use chronolith_model::TenantId;
 use chronolith_service::access::Principal;
 use chronolith_service::limit_uses;
 use chronolith_service::metrics::tenants::OVERFLOW;
-use chronolith_tsdb::LimitUse;
+use chronolith_tsdb::{LimitUse, OverflowMetric};
 use serde_json::{Value, json};
 
 use super::parameters::{LIMIT_DEFAULT, limit, sort};
@@ -21,6 +21,9 @@ use crate::http::sender::Sender;
 use crate::http::status::success;
 use crate::http::tenant::TenantError;
 use crate::web::Web;
+
+/// Metrics with folded series that are shown of a tenant.
+const OVERFLOW_METRIC_COUNT: usize = 20;
 
 /// A tenant of the list.
 #[derive(Debug, Default)]
@@ -88,8 +91,9 @@ fn tenants_value(web: &Web, principal: &Principal, limit: usize, sort: &str) -> 
 }
 
 fn row_value(web: &Web, name: &str, row: &Row) -> Value {
-    let limits = TenantId::new(name).map(|tenant| limit_uses(&web.service, &tenant)).unwrap_or_default();
-    json!({
+    let tenant = TenantId::new(name).ok();
+    let limits = tenant.as_ref().map(|tenant| limit_uses(&web.service, tenant)).unwrap_or_default();
+    let mut value = json!({
         "tenant": name,
         "samplesAccepted": row.accepted_count,
         "samplesRejected": row.rejected_count,
@@ -99,6 +103,25 @@ fn row_value(web: &Web, name: &str, row: &Row) -> Value {
         // Nothing is known of the data of a read-only server.
         "stored": row.is_stored || web.service.lifecycle.is_storeless(),
         "limits": limits.iter().map(limit_value).collect::<Vec<_>>(),
+    });
+    let store = web.service.lifecycle.opened();
+    let metrics = store
+        .zip(tenant)
+        .map(|(store, tenant)| store.statistics().overflow_metrics(&tenant, OVERFLOW_METRIC_COUNT));
+    if let Some(metrics) = metrics.filter(|metrics| !metrics.is_empty()) {
+        value["overflowMetrics"] = metrics.iter().map(overflow_value).collect();
+    }
+    value
+}
+
+/// A metric with series beyond a limit, and its labels by the estimated number of their values.
+fn overflow_value(one: &OverflowMetric) -> Value {
+    let label = |(name, values): &(String, u64)| json!({ "label": name, "values": values });
+    json!({
+        "metric": one.metric,
+        "series": one.series_count,
+        "sinceMs": one.since_ms,
+        "labels": one.values_by_label.iter().map(label).collect::<Vec<_>>(),
     })
 }
 

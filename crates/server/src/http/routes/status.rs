@@ -42,8 +42,9 @@ pub(super) const ROUTES: &[Route] = &[
         .takes("limit sort @tenant")
         .details(
             "lists the tenants of the principal with counters, sizes and use of limits and needs no \
-                  tenant; `stored` is false for one without data, which only asked: `limit` (100), `sort` \
-                  (series, memory, rejected, queries)",
+                  tenant; `stored` is false for one without data, which only asked; \
+                  `overflowMetrics` has the 20 metrics with most folded series and the estimated values of \
+                  their labels: `limit` (100), `sort` (series, memory, rejected, queries)",
         ),
     Route::new(&["/api/v1/status/rejects"], "refused samples of the last hour")
         .on(Methods::Get, Scope::ReadMetrics, Shows::AllSeries, Effect::Reads, handler!(activity::rejects))

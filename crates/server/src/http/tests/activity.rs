@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use chronolith_model::OverflowPolicy;
+
 use super::*;
 use crate::limits::ACTIVITY_LIMIT_MAX;
 
@@ -80,6 +82,37 @@ async fn tenants_see_their_own_activity_only() {
         assert!(text.contains("_a") && !text.contains("_b"), "{path}: {text}");
         check_error(&server.get(&format!("/api/v1/status/{path}")).await, 401, "bad_data", "no org id");
     }
+}
+
+/// Covers a gap: the answer had the number of folded series and no metric.
+#[tokio::test]
+async fn a_tenant_that_folds_sees_its_metrics_and_the_label_that_exploded() {
+    let server = Fixture::with(|options| {
+        let limits = &mut options.service.tsdb.limits.default;
+        limits.series_max = 1;
+        limits.ingestion.overflow = OverflowPolicy::Fold;
+    })
+    .open();
+    server.store_series("anonymous", 0, &[&[("__name__", "first")]]);
+    let users: Vec<String> = (0..40).map(|user| format!("u{user}")).collect();
+    let series: Vec<[(&str, &str); 3]> =
+        users.iter().map(|user| [("__name__", "m_total"), ("user", user.as_str()), ("zone", "z")]).collect();
+    let series: Vec<&[(&str, &str)]> = series.iter().map(|labels| &labels[..]).collect();
+    server.store_series("anonymous", 0, &series);
+    let found = data(&server, "tenants").await;
+    let metrics = &found["tenants"][0]["overflowMetrics"];
+    assert_eq!((&metrics[0]["metric"], &metrics[0]["series"]), (&"m_total".into(), &40.into()), "{found}");
+    assert_eq!(metrics[0]["sinceMs"], NOW_MS);
+    let labels = &metrics[0]["labels"];
+    assert_eq!((&labels[0]["label"], &labels[1]["label"]), (&"user".into(), &"zone".into()), "{labels}");
+    assert!(labels[0]["values"].as_u64().is_some_and(|values| (30..50).contains(&values)), "{labels}");
+    assert_eq!(labels[1]["values"], 1);
+    let exposed = server.get("/metrics").await.text;
+    let has_line = |start: &str| exposed.lines().any(|line| line.starts_with(start));
+    let series = r#"chronolith_tenant_overflow_metric_series{tenant="anonymous",metric="m_total"} 40"#;
+    let values =
+        r#"chronolith_tenant_overflow_label_values{tenant="anonymous",metric="m_total",label="user"} "#;
+    assert!(has_line(series) && has_line(values), "{exposed}");
 }
 
 #[tokio::test]
