@@ -3,10 +3,11 @@
 
     totals.py BINARY [--series 1000000] [--limit 10000] [--rounds 10]
 
-Both servers get the same counters (with resets) and gauges by remote write. The first `--limit` series come
+Both servers get the same counters, native histograms (both with resets) and gauges by remote write. The first `--limit` series come
 first, so they are series of their own on both. The server that folds is killed in between, and its last
 requests are sent again, as a sender does that got no answer. Shown:
-- sum(rate()) of each counter and sum() of each gauge within 1 %, and equal for the series below the limit,
+- sum(rate()) of each counter, count, sum and 0.9 quantile of sum(rate()) of each native histogram, and sum()
+  of each gauge within 1 %, and equal for the series below the limit,
 - no sample is rejected,
 - resident memory of the folding server beyond what it has with the series below the limit, at most 40 MB,
 - CPU per folded sample, at most 1.2 times that of a known series of the other server."""
@@ -24,11 +25,35 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tsdbwire as wire
 
 METRICS = 20
+# Metrics of native histograms: 5 % of the series.
+HISTOGRAMS = {19}
+BUCKETS = 12
 STEP_MS = 15_000
 BATCH = 5000
 DIFFERENCE_MAX = 0.01
 MEMORY_MAX = 40 << 20
 CPU_MAX = 1.2
+
+
+def name_of(metric):
+    return ("h%02d" if metric in HISTOGRAMS else "c%02d_total" if metric % 2 else "g%02d") % metric
+
+
+def texts_of(metric):
+    """Queries of the totals of a metric: %s are selector and range."""
+    if metric in HISTOGRAMS:
+        rate = "sum(rate(%s[%ds]))"
+        return ["histogram_count(" + rate + ")", "histogram_sum(" + rate + ")", "histogram_quantile(0.9, " + rate + ")"]
+    return ["sum(rate(%s[%ds]))" if metric % 2 else "sum(%s)"]
+
+
+def histogram(value):
+    """A native histogram without its time, all of whose counts grow with `value`."""
+    counts = [value * (BUCKETS - idx) // BUCKETS for idx in range(BUCKETS)]
+    deltas = b"".join(wire.varint(wire.zigzag(count - before)) for before, count in zip([0] + counts, counts))
+    spans = wire.f_varint(1, wire.zigzag(-4)) + wire.f_varint(2, BUCKETS)
+    body = wire.f_varint(1, sum(counts)) + wire.f_double(3, value * 1.5, True) + wire.f_varint(4, wire.zigzag(3)) + wire.f_double(5, 2.0 ** -128)
+    return body + wire.f_bytes(11, spans) + wire.f_bytes(12, deltas)
 
 
 class Load:
@@ -37,10 +62,10 @@ class Load:
     def __init__(self, count, limit):
         self.random = random.Random(1)
         self.heads, self.values = [], []
+        self.histograms = {}
         for idx in range(count):
             metric = idx % METRICS
-            name = "c%02d_total" % metric if metric % 2 else "g%02d" % metric
-            labels = {"__name__": name, "early": str(int(idx < limit)), "id": "%08x" % idx, "instance": "10.0.%d.%d:9100" % (idx >> 8 & 255, idx & 255), "job": "load"}
+            labels = {"__name__": name_of(metric), "early": str(int(idx < limit)), "id": "%08x" % idx, "instance": "10.0.%d.%d:9100" % (idx >> 8 & 255, idx & 255), "job": "load"}
             self.heads.append(b"".join(wire.f_bytes(1, wire.f_bytes(1, key) + wire.f_bytes(2, labels[key])) for key in sorted(labels)))
             self.values.append(self.random.randrange(1000))
 
@@ -55,11 +80,18 @@ class Load:
 
     def bodies(self, time_ms, first, end):
         after = b"\x10" + wire.varint(time_ms)
+        at = wire.f_varint(15, time_ms)
         for start in range(first, end, BATCH):
             out = []
             for idx in range(start, min(start + BATCH, end)):
-                sample = b"\x09" + struct.pack("<d", self.values[idx]) + after
-                series = self.heads[idx] + b"\x12" + wire.varint(len(sample)) + sample
+                if idx % METRICS in HISTOGRAMS:
+                    body = self.histograms.get(self.values[idx])
+                    if body is None:
+                        body = self.histograms.setdefault(self.values[idx], histogram(self.values[idx]))
+                    series = self.heads[idx] + wire.f_bytes(4, body + at)
+                else:
+                    sample = b"\x09" + struct.pack("<d", self.values[idx]) + after
+                    series = self.heads[idx] + b"\x12" + wire.varint(len(sample)) + sample
                 out.append(b"\x0a" + wire.varint(len(series)) + series)
             yield wire.snappy(b"".join(out))
 
@@ -159,16 +191,16 @@ def main():
             # Without the first two steps: rate() extrapolates a counter that begins at 0 in its window less.
             range_s = (options.rounds - 2) * STEP_MS // 1000
             worst, unequal = 0.0, []
-            for metric in range(METRICS):
-                name = "c%02d_total" % metric if metric % 2 else "g%02d" % metric
-                text = "sum(rate(%%s[%ds]))" % range_s if metric % 2 else "sum(%s)"
-                want, found = (server.query(text % name, at_ms) for server in servers)
+            for metric, text in [(metric, text) for metric in range(METRICS) for text in texts_of(metric)]:
+                name = name_of(metric)
+                filled = lambda selector: text % ((selector, range_s) if "[" in text else selector)
+                want, found = (server.query(filled(name), at_ms) for server in servers)
                 worst = max(worst, abs(found - want) / abs(want))
                 if abs(found - want) > DIFFERENCE_MAX * abs(want):
-                    print(name, want, found)
-                early = [server.query(text % (name + '{early="1"}'), at_ms) for server in servers]
+                    print(filled(name), want, found)
+                early = [server.query(filled(name + '{early="1"}'), at_ms) for server in servers]
                 if early[0] != early[1]:
-                    unequal.append((name, early))
+                    unequal.append((filled(name), early))
             check(worst <= DIFFERENCE_MAX, "totals of %d metrics differ by at most %.4f %%" % (METRICS, worst * 100))
             check(not unequal, "series below the limit are equal %s" % unequal[:2])
             check(rejected == 0, "%d requests were refused" % rejected)
