@@ -51,4 +51,4 @@ pub use windows::HeadWindows;
 pub use write::decode::DecodedSeries;
 pub use write::delete::{DeleteProgress, DeleteStats};
 
-pub use chronolith_wal::{SyncMode, WalError, WalPosition, WalStats};
+pub use chronolith_wal::{SyncMode, WalError, WalPosition, WalStats, queued_bytes_of_thread};

@@ -3,7 +3,8 @@
 //!
 //! Invariants: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
 //! multi-tenancy no tenant of the default weight has more than a quarter of the permits of a class unless its
-//! limits say so, and no more of the memory than leaves some for others; other weights have more or less.
+//! limits say so, no more of the memory than leaves some for others, and no more than a quarter of the queue
+//! of the WAL before its next write is applied; other weights have more or less.
 //! Not here: who is a tenant (`server::http::tenant`), what runs (`server::http`).
 
 pub mod fair_queue;
@@ -18,14 +19,15 @@ use std::time::Duration;
 use chronolith_base::{Clock, MemoryBudget, thread};
 use chronolith_model::TenantId;
 
-pub use self::fair_queue::{AdmissionError, FairQueue, Permit, TenantShare};
+pub use self::fair_queue::{AdmissionError, FairQueue, Permit, TenantShare, UncommittedBytes};
 pub use self::share::Caller;
 use self::share::{TenantPart, Weights};
 pub use self::tenant_memory::{TenantBudget, TenantMemory};
 use self::threads::QueryThreads;
 use crate::limits::{
     ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, STATUS_CONCURRENCY,
-    STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, WRITE_QUEUE_FACTOR,
+    STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, TENANT_WAL_QUEUE_BYTES_MIN, WAL_QUEUE_BYTES_MAX,
+    WRITE_QUEUE_FACTOR,
 };
 use crate::options::ServiceOptions;
 
@@ -64,7 +66,8 @@ pub struct Admission {
     pub write: Class,
     /// The part of a write that needs a core: decoding and applying, not the wait for the disk. Runs little
     /// more often at once than there are cores, because a write that waits for a core after dozens of others
-    /// takes long however cheap it is.
+    /// takes long however cheap it is. A tenant whose writes fill its part of the queue of the WAL gets no
+    /// permit, because a commit of others would wait until all of these bytes are on the disk.
     pub write_apply: Class,
     /// Queries of all languages.
     pub query: Class,
@@ -97,6 +100,8 @@ pub struct Class {
     /// Permits, and requests that wait for one.
     pub queue: Arc<FairQueue>,
     tenant_permits: TenantPart,
+    /// Bytes in the queue of the WAL.
+    tenant_uncommitted: TenantPart,
     weights: Arc<Weights>,
 }
 
@@ -106,7 +111,14 @@ impl Class {
         let weight = self.weights.of(tenant);
         let part = || self.tenant_permits.of_weight(weight).min(self.queue.permit_count() as u64) as usize;
         let permit_count = if limit == 0 { part() } else { limit };
-        TenantShare { permit_count, weight }
+        let uncommitted_bytes_max = self.tenant_uncommitted.of_weight(weight);
+        TenantShare { permit_count, weight, uncommitted_bytes_max }
+    }
+
+    /// Bytes of `tenant` in the queue of the WAL from which on no further request runs; `None` = no limit.
+    pub fn uncommitted_limit_of(&self, tenant: &TenantId) -> Option<u64> {
+        let limit_bytes = self.tenant_uncommitted.of_weight(self.weights.of(tenant));
+        (limit_bytes < u64::MAX).then_some(limit_bytes)
     }
 
     /// Returns a permit of `tenant` if one is free; it never waits.
@@ -147,6 +159,7 @@ impl Admission {
                 clock.clone(),
             ),
             tenant_permits: part(share, permits),
+            tenant_uncommitted: TenantPart::fixed(u64::MAX),
             weights: weights.clone(),
         };
         let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
@@ -175,6 +188,7 @@ impl Admission {
             write_apply: Class {
                 // One is left for other tenants, whatever the weight.
                 tenant_permits: part(cores, cores),
+                tenant_uncommitted: wal_queue_part(options.multitenancy),
                 ..class(WRITE_APPLY, apply, write.concurrency, cores)
             },
             query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
@@ -215,6 +229,15 @@ impl Admission {
             &self.admin,
         ]
     }
+}
+
+/// Bytes of a tenant in the queue of the WAL.
+fn wal_queue_part(multitenancy: bool) -> TenantPart {
+    if !multitenancy {
+        return TenantPart::fixed(u64::MAX);
+    }
+    let default = WAL_QUEUE_BYTES_MAX / TENANT_SHARE_DIVISOR as u64;
+    TenantPart::new(default, TENANT_WAL_QUEUE_BYTES_MIN, WAL_QUEUE_BYTES_MAX)
 }
 
 /// Memory of a decoded batch, in decompressed bytes: the bytes themselves and the columns.

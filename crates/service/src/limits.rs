@@ -33,6 +33,11 @@ pub const TENANT_BUDGETS_IDLE_MAX: usize = 4096;
 /// With multi-tenancy a tenant of the default weight has this part of the permits and the memory of each
 /// class.
 pub const TENANT_SHARE_DIVISOR: usize = 4;
+/// Bytes in the queue of the WAL that tenants share by weight; the queue is written first if it has more.
+/// With multi-tenancy a tenant of the default weight has its part of them, as of permits.
+pub const WAL_QUEUE_BYTES_MAX: u64 = 64 << 20;
+/// Least part of a tenant, whatever its weight.
+pub const TENANT_WAL_QUEUE_BYTES_MIN: u64 = 1 << 20;
 /// Results of range queries that are kept, whatever their size.
 pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;
 /// Longest wait of a write for its permits.

@@ -181,5 +181,14 @@ pub fn limit_uses(service: &Service, tenant: &TenantId) -> Vec<LimitUse> {
         used: writes.queue.running_of(tenant) as u64,
         limit: Some(writes.share_of(tenant, 0).permit_count as u64),
     });
+    let apply = &service.admission.write_apply;
+    if let Some(limit_bytes) = apply.uncommitted_limit_of(tenant) {
+        uses.push(LimitUse {
+            name: "wal_queue".to_owned(),
+            setting: Some("weight"),
+            used: apply.queue.uncommitted_bytes_of(tenant),
+            limit: Some(limit_bytes),
+        });
+    }
     uses
 }

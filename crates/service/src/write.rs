@@ -322,6 +322,12 @@ impl Writing<'_> {
         Ok(outcome)
     }
 
+    /// Bytes that the applied pieces have queued for the WAL.
+    #[must_use]
+    pub fn wal_bytes(&self) -> u64 {
+        self.applied.as_ref().map_or(0, Applied::wal_bytes)
+    }
+
     /// Samples that are applied, for [`Writes::wait`]; `None` if there are none.
     #[must_use]
     pub fn into_applied(self) -> Option<Applied> {

@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 
 use chronolith_base::Env;
 use chronolith_base::disk::LockGuard;
-use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError};
+use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError, queued_bytes_of_thread};
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
@@ -70,9 +70,16 @@ pub struct Applied {
     outcome: WriteOutcome,
     position: WalPosition,
     change: Change,
+    wal_bytes: u64,
 }
 
 impl Applied {
+    /// Bytes that it has queued for the WAL.
+    #[must_use]
+    pub fn wal_bytes(&self) -> u64 {
+        self.wal_bytes
+    }
+
     /// Joins a batch and the next one of the same request, which are acknowledged together. The later one has
     /// the later place in the log.
     pub fn join(mut self, later: Applied) -> Applied {
@@ -81,6 +88,7 @@ impl Applied {
             outcome: self.outcome,
             position: self.position.max(later.position),
             change: self.change.max(later.change),
+            wal_bytes: self.wal_bytes + later.wal_bytes,
         }
     }
 }
@@ -240,7 +248,9 @@ impl Tsdb {
     ) -> Result<Applied, WriteError> {
         let _permit = self.storage.admit_write(store)?;
         let limits = self.storage.limits_of(store);
+        let queued_before = queued_bytes_of_thread();
         let (mut outcome, position) = self.append_to_head(store, &limits, batch)?;
+        let wal_bytes = queued_bytes_of_thread() - queued_before;
         self.note_full_store(store, &limits, &mut outcome);
         // After the samples are visible and before they are acknowledged, as result caches require.
         self.storage.changes().note_batch(store, batch, writer);
@@ -255,7 +265,7 @@ impl Tsdb {
         let change = self.storage.metadata().keep(store, &batch.metadata);
         let window = ExemplarWindow::of(&limits, self.storage.env().clock.now_ms());
         self.exemplars.append(store, window, batch, &mut outcome);
-        Ok(Applied { outcome, position, change })
+        Ok(Applied { outcome, position, change, wal_bytes })
     }
 
     /// Returns when an applied batch is durable as the sync mode promises. Blocks the thread, and needs no

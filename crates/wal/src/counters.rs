@@ -4,7 +4,25 @@
 //! but whether a spare segment is missing.
 //! Not here: sizes of the queue (`group_commit`).
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+thread_local! {
+    /// Bytes of frames that this thread has queued, in all logs.
+    static QUEUED_BYTES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns the bytes of frames that this thread has queued since its start. An append queues frames of
+/// several kinds under locks of their own; the difference of two calls is the size of all of them.
+#[must_use]
+pub fn queued_bytes_of_thread() -> u64 {
+    QUEUED_BYTES.get()
+}
+
+/// Counts a frame that this thread has queued.
+pub(crate) fn note_queued(bytes: usize) {
+    QUEUED_BYTES.set(QUEUED_BYTES.get() + bytes as u64);
+}
 
 /// Counters and sizes of the log since startup.
 #[derive(Debug, Clone, Copy, Default)]

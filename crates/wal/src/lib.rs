@@ -20,7 +20,7 @@ mod segment;
 mod skip;
 mod spare;
 
-pub use counters::WalStats;
+pub use counters::{WalStats, queued_bytes_of_thread};
 pub use found_segment::{Segment, SegmentEnd};
 pub use frame_stream::{BlockBuffers, FrameBlock, FrameStream, zeros_to_end};
 pub use group_commit::WalPosition;

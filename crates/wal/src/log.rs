@@ -8,7 +8,7 @@ use std::io;
 use chronolith_base::Env;
 use chronolith_format::head::wal::FrameHeader;
 
-use crate::counters::{WalCounters, WalStats};
+use crate::counters::{WalCounters, WalStats, note_queued};
 use crate::group_commit::{GroupCommit, Shortage, WalPosition, WriteFailure};
 use crate::options::{SyncMode, WalError, WalOptions};
 use crate::segment::{Segments, WalStart};
@@ -49,6 +49,7 @@ impl Wal {
     /// orders it against other frames of the same stripe.
     pub fn append(&self, kind: u8, stripe: u8, payload: &[u8]) {
         let mut header = FrameHeader::for_payload(kind, stripe, payload);
+        note_queued(payload.len());
         self.commit.queue(|sequence, pending| {
             header.sequence = sequence;
             header.put_frame(self.key, payload, pending);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::{DirEntry, Disk, DiskFile, LockGuard, Mapped, OpenDir};
 use crate::Rng;
@@ -191,6 +191,43 @@ struct Shared {
     generation: AtomicU64,
     /// Longest pause before an operation, microseconds; 0 = none.
     pause_us_max: AtomicU64,
+    /// Set while syncs of files wait.
+    are_syncs_held: Mutex<bool>,
+    syncs_released: Condvar,
+}
+
+impl Shared {
+    fn wait_for_syncs(&self) {
+        let mut are_held = self.are_syncs_held.lock();
+        while *are_held {
+            self.syncs_released.wait(&mut are_held);
+        }
+    }
+
+    fn pause(&self, op_number: u64) {
+        let pause_us_max = self.pause_us_max.load(Ordering::Relaxed);
+        if pause_us_max == 0 {
+            return;
+        }
+        // Consecutive numbers give delays of all lengths.
+        let spread = op_number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        if spread.is_multiple_of(4) {
+            std::thread::sleep(Duration::from_micros(spread / 4 % pause_us_max));
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Syncs of files wait until it is dropped, see [`MemDisk::hold_syncs`].
+#[must_use = "syncs go on when it is dropped"]
+pub struct HeldSyncs(MemDisk);
+
+impl Drop for HeldSyncs {
+    fn drop(&mut self) {
+        *self.0.0.are_syncs_held.lock() = false;
+        self.0.0.syncs_released.notify_all();
+    }
 }
 
 /// Disk in memory.
@@ -219,6 +256,8 @@ impl MemDisk {
             capacity_bytes: AtomicU64::new(u64::MAX),
             generation: AtomicU64::new(0),
             pause_us_max: AtomicU64::new(0),
+            are_syncs_held: Mutex::new(false),
+            syncs_released: Condvar::new(),
         }))
     }
 
@@ -353,22 +392,14 @@ impl MemDisk {
         self.0.pause_us_max.store(pause_us_max, Ordering::SeqCst);
     }
 
-    fn pause(&self, op_number: u64) {
-        let pause_us_max = self.0.pause_us_max.load(Ordering::Relaxed);
-        if pause_us_max == 0 {
-            return;
-        }
-        // Consecutive numbers give delays of all lengths.
-        let spread = op_number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        if spread.is_multiple_of(4) {
-            std::thread::sleep(Duration::from_micros(spread / 4 % pause_us_max));
-        } else {
-            std::thread::yield_now();
-        }
+    /// Simulates a disk that is slow: threads that sync a file wait until the returned value is dropped.
+    pub fn hold_syncs(&self) -> HeldSyncs {
+        *self.0.are_syncs_held.lock() = true;
+        HeldSyncs(self.clone())
     }
 
     fn op(&self) -> io::Result<()> {
-        self.pause(self.0.op_count.fetch_add(1, Ordering::SeqCst));
+        self.0.pause(self.0.op_count.fetch_add(1, Ordering::SeqCst));
         let burn = |left: u64| if left == u64::MAX { Some(left) } else { left.checked_sub(1) };
         if self.0.fuse.fetch_update(Ordering::SeqCst, Ordering::SeqCst, burn).is_ok() {
             return Ok(());
@@ -529,6 +560,7 @@ impl DiskFile for MemFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.disk.0.wait_for_syncs();
         self.alive()?;
         self.disk.op()?;
         self.node.lock().sync();

@@ -352,7 +352,7 @@ pub(super) struct TenantLimitUses {
     overflow_metrics: Vec<OverflowMetric>,
     weight: u32,
     /// Requests in the queue, by class.
-    waiting: [(&'static str, usize); 3],
+    waiting: [(&'static str, usize); 4],
 }
 
 /// Returns the use of limits of the tenants that have counters of their own: a bounded number.
@@ -362,7 +362,7 @@ pub(super) fn tenant_limit_uses(web: &Web) -> Vec<TenantLimitUses> {
         // The sum of the other tenants has no id.
         let id = TenantId::new(&tenant).ok()?;
         let admission = &web.service.admission;
-        let classes = [&admission.write, &admission.query, &admission.remote_read];
+        let classes = [&admission.write, &admission.write_apply, &admission.query, &admission.remote_read];
         Some(TenantLimitUses {
             tenant,
             uses: limit_uses(&web.service, &id),

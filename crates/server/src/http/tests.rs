@@ -77,6 +77,10 @@ impl Fixture {
 
     pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
+        Fixture::with_env(env, change)
+    }
+
+    pub(crate) fn with_env(env: Env, change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         let mut options = ServerOptions::new("/data".into());
         options.shown.push(shown_setting("http", "127.0.0.1:9595"));
         change(&mut options);

@@ -138,7 +138,8 @@ fn store_body(
     });
     let applied = writing.apply(&web.service.writes.pools.remote_write, &mut decoder);
     // Waiting for the disk needs no core.
-    drop((body, histograms_held, apply));
+    drop((body, histograms_held));
+    let _uncommitted = apply.into_uncommitted(writing.wal_bytes());
     applied.map_err(|failure| match failure {
         WriteFailure::Decode(error) => NotWritten { error, limit: None },
         WriteFailure::Store(failure) => failure.into(),

@@ -3,8 +3,10 @@
 //! another by one request, not by hundreds.
 //!
 //! Invariants: `running <= permits`; no tenant runs more than its own limit; `waiting <= waiting_max`; no
-//! tenant that may run has a waiter while a permit is free. When the queue is full, a request is refused
-//! whose tenant has the longest queue for its weight, or whose principal has the longest of its tenant.
+//! tenant that may run has a waiter while a permit is free; a tenant whose writes have queued as many bytes
+//! for the WAL as it may gets no permit until some of them are durable. When the queue is full, a request is
+//! refused whose tenant has the longest queue for its weight, or whose principal has the longest of its
+//! tenant.
 //! Not here: the limit and the weight of a tenant (the parent).
 
 mod principals;
@@ -49,6 +51,9 @@ pub enum AdmissionError {
     },
 }
 
+/// Setting of the bytes that a tenant may have in the queue of the WAL, in refusals.
+const UNCOMMITTED_SETTING: &str = "weight, the tenant's writes wait for the disk";
+
 /// Permits of one class, and a queue per tenant.
 pub struct FairQueue {
     what: &'static str,
@@ -80,11 +85,15 @@ pub struct TenantShare {
     pub permit_count: usize,
     /// Part in the turns, relative to other tenants; at least 1.
     pub weight: u32,
+    /// Bytes in the queue of the WAL from which on no further request runs; `u64::MAX` = no limit.
+    pub uncommitted_bytes_max: u64,
 }
 
 struct TenantQueue {
     share: TenantShare,
     running_count: usize,
+    /// Bytes that its requests have queued for the WAL and that are not durable.
+    uncommitted_bytes: u64,
     waiters: PrincipalQueues<Grant>,
     turn: Option<Turn>,
 }
@@ -94,7 +103,23 @@ type Grant = oneshot::Sender<Permit>;
 
 impl TenantQueue {
     fn new(share: TenantShare) -> TenantQueue {
-        TenantQueue { share, running_count: 0, waiters: PrincipalQueues::default(), turn: None }
+        TenantQueue {
+            share,
+            running_count: 0,
+            uncommitted_bytes: 0,
+            waiters: PrincipalQueues::default(),
+            turn: None,
+        }
+    }
+
+    /// Returns true if the limits of the tenant allow another request.
+    fn is_below_limits(&self) -> bool {
+        self.running_count < self.share.permit_count && !self.is_full_of_bytes()
+    }
+
+    /// Returns true if the tenant waits for its bytes to become durable.
+    fn is_full_of_bytes(&self) -> bool {
+        self.uncommitted_bytes >= self.share.uncommitted_bytes_max
     }
 
     /// Returns true if the queue remains at least as long, by weight, as one of `len` requests and `weight`
@@ -111,9 +136,35 @@ pub struct Permit {
     tenant: TenantId,
 }
 
+impl Permit {
+    /// Gives the permit back. The tenant has `bytes` in the queue of the WAL until the returned value is
+    /// dropped.
+    #[must_use = "the bytes count until it is dropped"]
+    pub fn into_uncommitted(self, bytes: u64) -> UncommittedBytes {
+        // Before the permit is given back, or the next request of the tenant runs without a look at them.
+        if let Some(one) = self.queue.state.lock().tenants.get_mut(&self.tenant) {
+            one.uncommitted_bytes += bytes;
+        }
+        UncommittedBytes { queue: self.queue.clone(), tenant: self.tenant.clone(), bytes }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.queue.release(&self.tenant);
+    }
+}
+
+/// Bytes of a tenant in the queue of the WAL, durable or given up when it is dropped.
+pub struct UncommittedBytes {
+    queue: Arc<FairQueue>,
+    tenant: TenantId,
+    bytes: u64,
+}
+
+impl Drop for UncommittedBytes {
+    fn drop(&mut self) {
+        self.queue.remove_uncommitted(&self.tenant, self.bytes);
     }
 }
 
@@ -183,7 +234,10 @@ impl FairQueue {
             Ok(Err(_)) => Err(self.refuse_full()),
             Err(_) => {
                 self.refused.add(1);
-                Err(AdmissionError::Timeout { what: self.what, waited: timeout, setting: self.setting })
+                let is_full_of_bytes =
+                    self.state.lock().tenants.get(caller.tenant).is_some_and(TenantQueue::is_full_of_bytes);
+                let setting = if is_full_of_bytes { UNCOMMITTED_SETTING } else { self.setting };
+                Err(AdmissionError::Timeout { what: self.what, waited: timeout, setting })
             }
         }
     }
@@ -222,6 +276,11 @@ impl FairQueue {
         self.state.lock().tenants.get(tenant).map_or(0, |one| one.waiters.len())
     }
 
+    /// Bytes of `tenant` in the queue of the WAL.
+    pub fn uncommitted_bytes_of(&self, tenant: &TenantId) -> u64 {
+        self.state.lock().tenants.get(tenant).map_or(0, |one| one.uncommitted_bytes)
+    }
+
     /// Requests in the queue.
     pub fn waiting(&self) -> usize {
         self.state.lock().waiting_count
@@ -247,7 +306,7 @@ impl FairQueue {
         let has_permit = state.running_count < self.permit_count;
         let one = state.tenants.entry(tenant.clone()).or_insert_with(|| TenantQueue::new(share));
         one.share = share;
-        if !has_permit || !one.waiters.is_empty() || one.running_count >= share.permit_count {
+        if !has_permit || !one.waiters.is_empty() || !one.is_below_limits() {
             return None;
         }
         one.running_count += 1;
@@ -304,6 +363,18 @@ impl FairQueue {
         send(grants);
     }
 
+    fn remove_uncommitted(self: &Arc<FairQueue>, tenant: &TenantId, bytes: u64) {
+        let mut state = self.state.lock();
+        if let Some(one) = state.tenants.get_mut(tenant) {
+            one.uncommitted_bytes -= bytes;
+        }
+        state.give_turn(tenant);
+        let grants = self.dispatch(&mut state);
+        state.forget_if_idle(tenant);
+        drop(state);
+        send(grants);
+    }
+
     fn leave(&self, caller: Caller<'_>, id: u64) {
         let mut state = self.state.lock();
         let Some(one) = state.tenants.get_mut(caller.tenant) else { return };
@@ -320,8 +391,8 @@ impl FairQueue {
             let Some((turn, tenant)) = state.turns.pop() else { break };
             let Some(one) = state.tenants.get_mut(&tenant) else { continue };
             one.turn = None;
-            // The tenant's waiters may have left meanwhile, or its limit may be lower.
-            if one.running_count >= one.share.permit_count {
+            // The tenant's waiters may have left meanwhile, or it has reached a limit.
+            if !one.is_below_limits() {
                 continue;
             }
             let Some(grant) = one.waiters.pop() else { continue };
@@ -340,8 +411,7 @@ impl State {
     /// Gives `tenant` a turn if it has none and a waiter that may run.
     fn give_turn(&mut self, tenant: &TenantId) {
         let Some(one) = self.tenants.get_mut(tenant) else { return };
-        let may_run = !one.waiters.is_empty() && one.running_count < one.share.permit_count;
-        if one.turn.is_none() && may_run {
+        if one.turn.is_none() && !one.waiters.is_empty() && one.is_below_limits() {
             one.turn = Some(self.turns.add(tenant, one.share.weight));
         }
     }
@@ -373,7 +443,9 @@ impl State {
     }
 
     fn forget_if_idle(&mut self, tenant: &TenantId) {
-        let is_idle = |one: &TenantQueue| one.running_count == 0 && one.waiters.is_empty();
+        let is_idle = |one: &TenantQueue| {
+            one.running_count == 0 && one.waiters.is_empty() && one.uncommitted_bytes == 0
+        };
         if self.tenants.get(tenant).is_some_and(is_idle) {
             let removed = self.tenants.remove(tenant);
             if let Some(turn) = removed.and_then(|one| one.turn) {

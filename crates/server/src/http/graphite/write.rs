@@ -11,7 +11,7 @@ use chronolith_ingest::carbon::{INPUT_BYTES_MAX, decode_metrics};
 use chronolith_service::access::Identity;
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
-use chronolith_tsdb::Tsdb;
+use chronolith_tsdb::{Applied, Tsdb};
 use tokio::time::Instant;
 
 use crate::http::body::{self, BodyBytes};
@@ -118,7 +118,8 @@ fn store_body(
         }
         Form::Metrics => append_metrics(web, store, to, &bytes),
     };
-    drop((held, apply));
+    drop(held);
+    let _uncommitted = apply.into_uncommitted(stored.applied.as_ref().map_or(0, Applied::wal_bytes));
     // Points that were appended before a failure are visible, and durable before the answer.
     let rejected = match stored.applied {
         Some(applied) => wait_durable(&web.service.writes, store, to, applied).map_err(unavailable)?,

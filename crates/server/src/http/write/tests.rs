@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Request, header};
+use chronolith_base::{Env, thread};
 use chronolith_ingest::remote_write::encode::compress;
 use chronolith_ingest::remote_write::v2::encode::{RequestEncoder, SampleOut, SeriesExtras};
-use chronolith_model::{Exemplar, Histogram, IntHistogram, Labels, MetricKind};
+use chronolith_model::{Exemplar, Histogram, IntHistogram, Labels, MetricKind, TenantId};
 
 use crate::http::tests::{Answer, Fixture, NOW_MS};
+use crate::options::ServerOptions;
 
 const V1: &str = "application/x-protobuf";
 const V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
@@ -346,6 +348,66 @@ async fn new_series_above_the_share_of_a_tenant_are_refused_to_it_alone() {
     let metrics = server.get("/metrics").await.text;
     let line = format!("chronolith_head_tenant_share_refused_total {refused}\n");
     assert!(metrics.contains(&line), "{metrics}");
+}
+
+/// Series of 16 KiB each, so that frames of the WAL are about as large as the request.
+fn large_request(tenant: &str, number: usize, series_count: usize) -> Request<Body> {
+    let mut request = RequestEncoder::new();
+    for idx in 0..series_count {
+        let value = format!("{number}-{idx}-{}", "x".repeat(16_000));
+        let labels = [("__name__", "large"), ("text", value.as_str())];
+        request.push_series(labels, &[at(NOW_MS, 1.0)], &SeriesExtras::default());
+    }
+    Request::post("/api/v1/write")
+        .header(header::CONTENT_TYPE, V2)
+        .header(header::CONTENT_ENCODING, "snappy")
+        .header("X-Scope-OrgID", tenant)
+        .body(Body::from(request.compressed()))
+        .unwrap()
+}
+
+/// Covers a regression: a tenant queued all of its requests for the WAL, and on a slow disk the commit of
+/// another tenant came after all of them. The last row shows that: its part is larger than what it sends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_waits_for_no_more_bytes_of_another_tenant_than_its_part() {
+    const REQUEST_COUNT: u64 = 20;
+    const REQUEST_BYTES: u64 = 64 * 16_000;
+    for (weight, part_bytes) in [(1, (16_u64 << 20).div_ceil(10)), (5, 8 << 20), (100, 64 << 20)] {
+        let (env, _clock, disk) = Env::fake(NOW_MS, 1);
+        let change = |options: &mut ServerOptions| {
+            options.service.multitenancy = true;
+            options.service.write.concurrency = 256;
+            options.service.tsdb.limits.default.weight = weight;
+        };
+        let server = Arc::new(Fixture::with_env(env, change).open());
+        let send = |tenant: &'static str, number: usize, series_count: usize| {
+            let server = server.clone();
+            tokio::spawn(async move { server.send(large_request(tenant, number, series_count)).await.status })
+        };
+        let queue = &server.web.service.admission.write_apply.queue;
+        let uncommitted = |tenant: &str| queue.uncommitted_bytes_of(&TenantId::new(tenant).unwrap());
+        let held = disk.hold_syncs();
+        let loud: Vec<_> = (0..REQUEST_COUNT as usize).map(|number| send("loud", number, 64)).collect();
+        let sent_bytes = REQUEST_COUNT * REQUEST_BYTES;
+        while queue.running() > 0 || uncommitted("loud") < sent_bytes.min(part_bytes) {
+            tokio::task::yield_now().await;
+        }
+        let ahead_bytes = uncommitted("loud");
+        let quiet = send("quiet", 0, 1);
+        while uncommitted("quiet") == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(uncommitted("loud"), ahead_bytes, "no more of it until bytes are durable");
+        // The requests that are applied at the same time come on top.
+        let on_top = thread::core_count() as u64 * (REQUEST_BYTES + (1 << 20));
+        assert!(ahead_bytes <= part_bytes + on_top, "weight {weight}: {ahead_bytes} bytes");
+        assert!(weight == 100 || ahead_bytes < sent_bytes / 2, "weight {weight}: {ahead_bytes} bytes");
+        drop(held);
+        for answer in loud.into_iter().chain([quiet]) {
+            assert_eq!(answer.await.unwrap().as_u16(), 204);
+        }
+        assert_eq!((uncommitted("loud"), uncommitted("quiet")), (0, 0));
+    }
 }
 
 /// Covers a regression: the answer printed the raw wire key of a series whose label is not UTF-8, with line

@@ -72,7 +72,7 @@ impl Bench {
 }
 
 fn share(permit_count: usize, weight: u32) -> TenantShare {
-    TenantShare { permit_count, weight }
+    TenantShare { permit_count, weight, uncommitted_bytes_max: u64::MAX }
 }
 
 fn poll(asking: &mut Asking) -> Option<Result<Permit, AdmissionError>> {
@@ -165,19 +165,57 @@ async fn the_wait_has_an_end() {
     assert_eq!(bench.counts(), (1, 0, 1));
 }
 
-/// Checks the invariants over random arrivals, departures and ends of requests.
+/// Covers a regression: a tenant queued bytes for the WAL without a limit, and the commits of others waited
+/// for all of them.
+#[tokio::test]
+async fn a_tenant_with_too_many_bytes_in_the_wal_waits_and_others_run() {
+    let bench = Bench::new(3, 3, 10);
+    let limited = TenantShare { uncommitted_bytes_max: 10, ..bench.share };
+    let run = |tenant: &str| bench.ask_as(tenant, "", limited).1.expect("at once").expect("a permit");
+    let first = run("loud").into_uncommitted(9);
+    let second = run("loud").into_uncommitted(30);
+    let mut waiting = bench.wait_as("loud", "", limited);
+    let id = TenantId::new("loud").expect("valid");
+    assert_eq!((bench.counts(), bench.queue.uncommitted_bytes_of(&id)), ((0, 1, 0), 39));
+    drop(run("quiet").into_uncommitted(5));
+    assert!(granted(&mut waiting).is_none(), "three permits are free");
+    drop(first);
+    assert!(granted(&mut waiting).is_none(), "30 bytes are not durable");
+    drop(second);
+    assert!(granted(&mut waiting).is_some());
+    drop(waiting);
+    assert!(bench.queue.state.lock().tenants.is_empty(), "nothing is kept");
+}
+
+/// Checks that a refusal names what the request has waited for.
+#[tokio::test]
+async fn a_write_that_waited_for_the_disk_says_so() {
+    let bench = Bench::new(1, 1, 10);
+    let limited = TenantShare { uncommitted_bytes_max: 10, ..bench.share };
+    let permit = bench.ask_as("a", "", limited).1.expect("at once").expect("a permit");
+    let _committing = permit.into_uncommitted(10);
+    let tenant = TenantId::new("a").expect("valid");
+    let caller = Caller { tenant: &tenant, principal: "" };
+    let refused = bench.queue.acquire(caller, limited, Duration::from_millis(1)).await.err();
+    let text = refused.expect("refused").to_string();
+    let want = "too many queries: no permit within 1 ms (limit: weight, the tenant's writes wait for the disk)";
+    assert_eq!(text, want);
+}
+
+/// Checks the invariants over random arrivals, departures, ends and commits of requests.
 #[tokio::test]
 async fn whatever_comes_and_goes_counts_agree_and_nobody_is_forgotten() {
     let rng = chronolith_base::Rng::from_seed(7);
     let below = |limit: usize| (rng.next_u64() % limit as u64) as usize;
     let bench = Bench::new(3, 2, 12);
     let (mut running, mut waiting): (Vec<Permit>, Vec<Asking>) = (Vec::new(), Vec::new());
+    let mut committing: Vec<UncommittedBytes> = Vec::new();
     for _ in 0..20_000 {
-        match below(4) {
+        match below(6) {
             0 | 1 => match bench.ask_as(
                 ["a", "b", "c", "d"][below(4)],
                 ["", "p", "q"][below(3)],
-                share(2, [1, 10, 100][below(3)]),
+                TenantShare { uncommitted_bytes_max: 8, ..share(2, [1, 10, 100][below(3)]) },
             ) {
                 (_, Some(Ok(permit))) => running.push(permit),
                 (_, Some(Err(_))) => {}
@@ -185,6 +223,11 @@ async fn whatever_comes_and_goes_counts_agree_and_nobody_is_forgotten() {
             },
             2 if !running.is_empty() => drop(running.swap_remove(below(running.len()))),
             3 if !waiting.is_empty() => drop(waiting.swap_remove(below(waiting.len()))),
+            4 if !running.is_empty() => {
+                let permit = running.swap_remove(below(running.len()));
+                committing.push(permit.into_uncommitted(below(6) as u64));
+            }
+            5 if !committing.is_empty() => drop(committing.swap_remove(below(committing.len()))),
             _ => {}
         }
         waiting.retain_mut(|asking| match poll(asking) {
@@ -199,7 +242,11 @@ async fn whatever_comes_and_goes_counts_agree_and_nobody_is_forgotten() {
         assert_eq!((state.running_count, state.waiting_count), (running.len(), waiting.len()));
         assert!(state.running_count <= 3 && state.waiting_count <= 12 && state.turns.len() <= 4);
         assert!(state.tenants.values().all(|one| one.running_count <= 2));
-        let may_run = |one: &TenantQueue| one.running_count < 2 && !one.waiters.is_empty();
+        let bytes = state.tenants.values().map(|one| one.uncommitted_bytes).sum::<u64>();
+        assert_eq!(bytes, committing.iter().map(|one| one.bytes).sum::<u64>());
+        let may_run = |one: &TenantQueue| {
+            one.running_count < 2 && one.uncommitted_bytes < 8 && !one.waiters.is_empty()
+        };
         assert!(state.running_count == 3 || !state.tenants.values().any(may_run), "a permit is free");
     }
 }

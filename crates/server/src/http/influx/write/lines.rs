@@ -57,7 +57,8 @@ pub(super) fn store_body(
     let counts = lines.counts;
     let refused = lines.pieces.into_refused();
     // Waiting for the disk needs no core.
-    drop((held, apply));
+    drop(held);
+    let _uncommitted = apply.into_uncommitted(writing.wal_bytes());
     applied.map_err(|failure| outcome::not_written(web, request, failure))?;
     web.metrics.line_protocol.count(&refused);
     outcome::answer(web, request, &refused, writing, counts)

@@ -47,7 +47,8 @@ pub(super) fn store_body(
         Ok(())
     });
     let applied = writing.apply(&web.service.writes.pools.remote_write, &mut decoder);
-    drop((body, apply));
+    drop(body);
+    let _uncommitted = apply.into_uncommitted(writing.wal_bytes());
     applied.map_err(|failure| outcome::not_written(web, request, failure))?;
     outcome::answer(web, request, &Refused::default(), writing, counts)
 }
