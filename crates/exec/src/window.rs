@@ -349,6 +349,7 @@ impl SeriesOperator for RangeCall<'_> {
             self.series.samples.forget_hints();
             let WindowSeries { labels, drop_name, samples } = &self.series;
             self.function.execution.ctx.check()?;
+            self.function.execution.ctx.yield_point()?;
             // The samples of a subquery count where they are read.
             if matches!(self.source, WindowSource::Selector(_)) {
                 self.function.execution.trace.tally_windows(&self.function.windows, &samples.floats.times);

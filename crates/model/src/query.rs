@@ -19,7 +19,7 @@ mod source;
 mod typed;
 mod warnings;
 
-pub use context::ReadContext;
+pub use context::{ReadContext, TimeSlice};
 pub use error::{QueryError, SelectionExceeded};
 pub use hints::{PresenceHints, Projection, SampleNeed, Shard};
 pub use label_search::{

@@ -19,15 +19,16 @@ use std::time::Duration;
 use chronolith_base::{Clock, MemoryBudget, thread};
 use chronolith_model::TenantId;
 
-pub use self::fair_queue::{AdmissionError, FairQueue, Permit, TenantShare, UncommittedBytes};
+pub use self::fair_queue::time_slice::SlicedPermit;
+pub use self::fair_queue::{AdmissionError, FairQueue, Permit, QueueOptions, TenantShare, UncommittedBytes};
 pub use self::share::Caller;
 use self::share::{TenantPart, Weights};
 pub use self::tenant_memory::{TenantBudget, TenantMemory};
 use self::threads::QueryThreads;
 use crate::limits::{
-    ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, STATUS_CONCURRENCY,
-    STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, TENANT_WAL_QUEUE_BYTES_MIN, WAL_QUEUE_BYTES_MAX,
-    WRITE_QUEUE_FACTOR,
+    ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, PAUSED_MEMORY_DIVISOR, PAUSED_QUERY_FACTOR, QUERY_QUEUE_FACTOR,
+    REMOTE_READ_QUEUE_FACTOR, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR,
+    TENANT_WAL_QUEUE_BYTES_MIN, WAL_QUEUE_BYTES_MAX, WRITE_QUEUE_FACTOR,
 };
 use crate::options::ServiceOptions;
 
@@ -39,6 +40,21 @@ struct ClassNames {
     requests: &'static str,
     /// The setting of its permits, in refusals.
     setting: &'static str,
+}
+
+impl ClassNames {
+    /// Options of the queue of the class. Only queries pause.
+    fn queue_options(&self, permit_count: usize, waiting_max: usize) -> QueueOptions {
+        let paused_max = if self.metric == QUERY.metric { permit_count * PAUSED_QUERY_FACTOR } else { 0 };
+        QueueOptions {
+            what: self.requests,
+            setting: self.setting,
+            permit_count,
+            waiting_max,
+            paused_max,
+            paused_bytes_max: 0,
+        }
+    }
 }
 
 const WRITE: ClassNames = ClassNames { metric: "write", requests: "writes", setting: "write.concurrency" };
@@ -152,10 +168,10 @@ impl Admission {
         let class = |names: ClassNames, permits: usize, queue_factor: usize, share: usize| Class {
             name: names.metric,
             queue: FairQueue::new(
-                names.requests,
-                names.setting,
-                permits,
-                permits * queue_factor,
+                QueueOptions {
+                    paused_bytes_max: options.query.memory_total_bytes_max / PAUSED_MEMORY_DIVISOR,
+                    ..names.queue_options(permits, permits * queue_factor)
+                },
                 clock.clone(),
             ),
             tenant_permits: part(share, permits),

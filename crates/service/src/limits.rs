@@ -22,6 +22,12 @@ pub const WRITE_QUEUE_FACTOR: usize = 16;
 /// Queries that wait for a permit, per permit. Waiting costs a kilobyte; clients that are refused and ask
 /// again at once cost a core.
 pub const QUERY_QUEUE_FACTOR: usize = 64;
+/// Time for which a query of a tenant of the default weight keeps its permit while others wait for one.
+pub const QUERY_SLICE_NS: u64 = 10_000_000;
+/// Queries that are paused at a time, per permit. Each has a thread and memory.
+pub const PAUSED_QUERY_FACTOR: usize = 4;
+/// Paused queries hold at most this part of the memory of queries.
+pub const PAUSED_MEMORY_DIVISOR: u64 = 2;
 /// A query with a longer text is not taken for a small one.
 pub const SMALL_QUERY_BYTES_MAX: usize = 2 << 10;
 /// Longest run of a query on the async worker that read it.

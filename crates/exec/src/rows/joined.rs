@@ -200,6 +200,7 @@ impl Worker<'_> {
         work: impl Fn(usize, &mut ReadBuffers) -> Result<T, RowError> + Sync,
     ) -> Result<Vec<T>, RowError> {
         let next = AtomicUsize::new(0);
+        let ctx = &self.execution.environment.ctx;
         let run = || -> Result<Vec<(usize, T)>, RowError> {
             let mut buffers = ReadBuffers::default();
             let mut results = Vec::new();
@@ -209,13 +210,17 @@ impl Worker<'_> {
                     return Ok(results);
                 }
                 results.push((idx, work(idx, &mut buffers)?));
+                if ctx.is_slice_over() {
+                    return Ok(results);
+                }
             }
         };
-        let ctx = &self.execution.environment.ctx;
-        let parts = ctx.run_in_parallel(self.helper_max.min(count.saturating_sub(1)), run);
         let mut all = Vec::with_capacity(count);
-        for part in parts {
-            all.extend(part?);
+        while all.len() < count {
+            ctx.yield_point()?;
+            for part in ctx.run_in_parallel(self.helper_max.min(count - all.len() - 1), run) {
+                all.extend(part?);
+            }
         }
         all.sort_by_key(|(idx, _)| *idx);
         Ok(all.into_iter().map(|(_, result)| result).collect())

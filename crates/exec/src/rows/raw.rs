@@ -221,6 +221,7 @@ impl Reader<'_> {
         rows: usize,
     ) -> Result<(Vec<PointColumns>, Vec<Allowance>), RowError> {
         let next = AtomicUsize::new(0);
+        let ctx = &self.execution.environment.ctx;
         let work = || -> Result<(Vec<(usize, PointColumns)>, Allowance), RowError> {
             let mut buffers = ReadBuffers::default();
             let mut memory = self.execution.allowance()?;
@@ -242,19 +243,28 @@ impl Reader<'_> {
                     &mut memory,
                 )?;
                 read.push((idx, points));
+                if ctx.is_slice_over() {
+                    return Ok((read, memory));
+                }
             }
         };
         let helper_max = if rows < PARALLEL_ROWS_MIN { 0 } else { group.members.len() - 1 };
-        let parts = match helper_max {
-            0 => vec![work()],
-            _ => self.execution.environment.ctx.run_in_parallel(helper_max, work),
-        };
         let mut all = Vec::new();
         let mut memory = Vec::new();
-        for part in parts {
-            let (read, own) = part?;
-            all.extend(read);
-            memory.push(own);
+        loop {
+            let parts = match helper_max {
+                0 => vec![work()],
+                _ => ctx.run_in_parallel(helper_max, work),
+            };
+            for part in parts {
+                let (read, own) = part?;
+                all.extend(read);
+                memory.push(own);
+            }
+            if all.len() >= group.members.len() {
+                break;
+            }
+            ctx.yield_point()?;
         }
         all.sort_by_key(|(idx, _)| *idx);
         Ok((all.into_iter().map(|(_, points)| points).collect(), memory))

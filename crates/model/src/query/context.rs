@@ -21,6 +21,8 @@ pub struct ReadContext {
     shared: Arc<ReadState>,
     /// Threads that may help, and how many may work with the calling one included; `None` for none.
     helpers: Option<(Arc<SpareThreads>, usize)>,
+    /// `None` = the read runs to its end.
+    time_slice: Option<Arc<dyn TimeSlice>>,
     /// The calling thread may wait for requests to other machines.
     may_wait: bool,
     /// Deadline of sources, if it is before the deadline of the read.
@@ -34,6 +36,21 @@ pub struct ReadContext {
 /// longest.
 const SOURCE_MARGIN_DIVISOR: u64 = 4;
 const SOURCE_MARGIN_NS_MAX: u64 = 5_000_000_000;
+
+/// Permit of a read that others get before its end if they wait for one: the read keeps it for a slice of
+/// time, gives it to the next read, and goes on when it has one again.
+pub trait TimeSlice: Send + Sync {
+    /// Returns true if the read is to call [`TimeSlice::give_way`] soon. Cost while no other read waits for a
+    /// permit: one atomic read.
+    fn is_over(&self) -> bool;
+
+    /// Gives the permit to a waiting read, and returns when the read of `ctx` has one again. Returns at once
+    /// if no waiting read is to go first. Blocks the thread; the memory of the read stays reserved.
+    ///
+    /// # Errors
+    /// As [`ReadContext::check`] while it waits; the read has no permit then.
+    fn give_way(&self, ctx: &ReadContext) -> Result<(), QueryError>;
+}
 
 /// State of a read that all clones of its context share.
 struct ReadState {
@@ -63,6 +80,7 @@ impl ReadContext {
             deadline_mono_ns,
             shared,
             helpers: None,
+            time_slice: None,
             may_wait: true,
             source_deadline_mono_ns: None,
             limits: FetchLimits::default(),
@@ -121,6 +139,32 @@ impl ReadContext {
     #[must_use]
     pub fn has_source_deadline(&self) -> bool {
         self.source_deadline_mono_ns.is_some()
+    }
+
+    /// The same read, which pauses at [`ReadContext::yield_point`] when `slice` is over.
+    #[must_use]
+    pub fn with_time_slice(self, slice: Arc<dyn TimeSlice>) -> ReadContext {
+        ReadContext { time_slice: Some(slice), ..self }
+    }
+
+    /// Returns true if [`ReadContext::yield_point`] pauses the read; threads that help it end their part
+    /// then. Cost while no other read waits: one atomic read.
+    #[must_use]
+    pub fn is_slice_over(&self) -> bool {
+        self.time_slice.as_ref().is_some_and(|slice| slice.is_over())
+    }
+
+    /// Lets other reads run first if they wait for a permit and the time slice of this one is over. Called by
+    /// the thread of the read between two parts of its work, while no other thread helps it and the thread
+    /// holds no lock that another read takes.
+    ///
+    /// # Errors
+    /// As [`ReadContext::check`]; the read has no permit then.
+    pub fn yield_point(&self) -> Result<(), QueryError> {
+        match &self.time_slice {
+            Some(slice) if slice.is_over() => slice.give_way(self),
+            _ => Ok(()),
+        }
     }
 
     /// The same read on a thread that must not wait for requests to other machines.

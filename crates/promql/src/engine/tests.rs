@@ -6,6 +6,7 @@ mod agree;
 mod cost;
 mod presence;
 mod share;
+mod time_slice;
 mod trace;
 
 use std::sync::Arc;

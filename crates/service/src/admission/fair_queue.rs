@@ -7,12 +7,15 @@
 //! for the WAL as it may gets no permit until some of them are durable. When the queue is full, a request is
 //! refused whose tenant has the longest queue for its weight, or whose principal has the longest of its
 //! tenant.
+//! A running request may give its permit to a waiting one and wait again (`time_slice`).
 //! Not here: the limit and the weight of a tenant (the parent).
 
 mod principals;
+pub mod time_slice;
 mod turns;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use chronolith_base::Clock;
@@ -21,7 +24,7 @@ use chronolith_model::TenantId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use self::principals::PrincipalQueues;
+use self::principals::{PrincipalHash, PrincipalQueues, RunningCounts};
 use self::turns::{Turn, Turns};
 use super::share::Caller;
 use crate::counter::{Counter, Seconds};
@@ -54,15 +57,32 @@ pub enum AdmissionError {
 /// Setting of the bytes that a tenant may have in the queue of the WAL, in refusals.
 const UNCOMMITTED_SETTING: &str = "weight, the tenant's writes wait for the disk";
 
+/// Names and limits of a queue.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueOptions {
+    /// Requests of the class in refusals, in plural.
+    pub what: &'static str,
+    /// The setting of the number of permits, or "fixed".
+    pub setting: &'static str,
+    /// Requests that run at once; 0 counts as 1.
+    pub permit_count: usize,
+    /// Requests that wait.
+    pub waiting_max: usize,
+    /// Requests that are paused at a time; 0 = each runs to its end.
+    pub paused_max: usize,
+    /// Memory of all paused requests together.
+    pub paused_bytes_max: u64,
+}
+
 /// Permits of one class, and a queue per tenant.
 pub struct FairQueue {
-    what: &'static str,
-    setting: &'static str,
-    permit_count: usize,
-    waiting_max: usize,
+    options: QueueOptions,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// Number of requests that wait or are paused, for running ones to read without the lock.
+    queued_count: AtomicUsize,
     refused: Counter,
+    yielded: Counter,
     /// Time in the queue, of all requests that got a permit.
     pub wait: Seconds,
 }
@@ -71,6 +91,9 @@ pub struct FairQueue {
 struct State {
     running_count: usize,
     waiting_count: usize,
+    paused_count: usize,
+    /// Memory of paused requests.
+    paused_bytes: u64,
     next_waiter_id: u64,
     /// Tenants with requests that run or wait.
     tenants: HashMap<TenantId, TenantQueue>,
@@ -92,10 +115,18 @@ pub struct TenantShare {
 struct TenantQueue {
     share: TenantShare,
     running_count: usize,
+    running_by_principal: RunningCounts,
     /// Bytes that its requests have queued for the WAL and that are not durable.
     uncommitted_bytes: u64,
-    waiters: PrincipalQueues<Grant>,
+    waiters: PrincipalQueues<Waiter>,
     turn: Option<Turn>,
+}
+
+/// A request that wants a permit.
+struct Waiter {
+    grant: Grant,
+    /// Memory that a paused request holds; `None` for one that has not run.
+    paused_bytes: Option<u64>,
 }
 
 /// Way of a permit to a waiting request.
@@ -106,10 +137,21 @@ impl TenantQueue {
         TenantQueue {
             share,
             running_count: 0,
+            running_by_principal: RunningCounts::default(),
             uncommitted_bytes: 0,
             waiters: PrincipalQueues::default(),
             turn: None,
         }
+    }
+
+    fn add_running(&mut self, principal: PrincipalHash) {
+        self.running_count += 1;
+        self.running_by_principal.add(principal);
+    }
+
+    fn remove_running(&mut self, principal: PrincipalHash) {
+        self.running_count -= 1;
+        self.running_by_principal.remove(principal);
     }
 
     /// Returns true if the limits of the tenant allow another request.
@@ -134,6 +176,7 @@ impl TenantQueue {
 pub struct Permit {
     queue: Arc<FairQueue>,
     tenant: TenantId,
+    principal: PrincipalHash,
 }
 
 impl Permit {
@@ -151,7 +194,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.queue.release(&self.tenant);
+        self.queue.release(&self.tenant, self.principal);
     }
 }
 
@@ -189,22 +232,15 @@ enum Arrival {
 }
 
 impl FairQueue {
-    /// A queue for `permit_count` requests at once and `waiting_max` that wait.
-    pub fn new(
-        what: &'static str,
-        setting: &'static str,
-        permit_count: usize,
-        waiting_max: usize,
-        clock: Arc<dyn Clock>,
-    ) -> Arc<FairQueue> {
+    /// A queue without requests.
+    pub fn new(options: QueueOptions, clock: Arc<dyn Clock>) -> Arc<FairQueue> {
         Arc::new(FairQueue {
-            what,
-            setting,
-            permit_count: permit_count.max(1),
-            waiting_max,
+            options: QueueOptions { permit_count: options.permit_count.max(1), ..options },
             clock,
             state: Mutex::default(),
+            queued_count: AtomicUsize::new(0),
             refused: Counter::default(),
+            yielded: Counter::default(),
             wait: Seconds::default(),
         })
     }
@@ -236,8 +272,8 @@ impl FairQueue {
                 self.refused.add(1);
                 let is_full_of_bytes =
                     self.state.lock().tenants.get(caller.tenant).is_some_and(TenantQueue::is_full_of_bytes);
-                let setting = if is_full_of_bytes { UNCOMMITTED_SETTING } else { self.setting };
-                Err(AdmissionError::Timeout { what: self.what, waited: timeout, setting })
+                let setting = if is_full_of_bytes { UNCOMMITTED_SETTING } else { self.options.setting };
+                Err(AdmissionError::Timeout { what: self.options.what, waited: timeout, setting })
             }
         }
     }
@@ -246,7 +282,7 @@ impl FairQueue {
     #[must_use]
     pub fn try_acquire(self: &Arc<FairQueue>, tenant: &TenantId, share: TenantShare) -> Option<Permit> {
         let mut state = self.state.lock();
-        let permit = self.try_run(&mut state, tenant, share);
+        let permit = self.try_run(&mut state, Caller::from(tenant), share);
         state.forget_if_idle(tenant);
         drop(state);
         match &permit {
@@ -258,7 +294,7 @@ impl FairQueue {
 
     /// Number of permits.
     pub fn permit_count(&self) -> usize {
-        self.permit_count
+        self.options.permit_count
     }
 
     /// Requests that run.
@@ -286,6 +322,16 @@ impl FairQueue {
         self.state.lock().waiting_count
     }
 
+    /// Requests that gave their permit to another one and wait for the next.
+    pub fn paused(&self) -> usize {
+        self.state.lock().paused_count
+    }
+
+    /// Number of times that a request gave its permit to another one, since start.
+    pub fn yielded(&self) -> u64 {
+        self.yielded.get()
+    }
+
     /// Requests refused since start.
     pub fn refused(&self) -> u64 {
         self.refused.get()
@@ -293,25 +339,28 @@ impl FairQueue {
 
     fn refuse_full(&self) -> AdmissionError {
         self.refused.add(1);
-        AdmissionError::QueueFull { what: self.what, waiting_max: self.waiting_max, setting: self.setting }
+        let QueueOptions { what, waiting_max, setting, .. } = self.options;
+        AdmissionError::QueueFull { what, waiting_max, setting }
     }
 
     /// Takes a permit if one is free and no other request of the tenant waits.
     fn try_run(
         self: &Arc<FairQueue>,
         state: &mut State,
-        tenant: &TenantId,
+        caller: Caller<'_>,
         share: TenantShare,
     ) -> Option<Permit> {
-        let has_permit = state.running_count < self.permit_count;
+        let Caller { tenant, principal } = caller;
+        let has_permit = state.running_count < self.options.permit_count;
         let one = state.tenants.entry(tenant.clone()).or_insert_with(|| TenantQueue::new(share));
         one.share = share;
         if !has_permit || !one.waiters.is_empty() || !one.is_below_limits() {
             return None;
         }
-        one.running_count += 1;
+        let principal = PrincipalHash::of(principal);
+        one.add_running(principal);
         state.running_count += 1;
-        Some(Permit { queue: self.clone(), tenant: tenant.clone() })
+        Some(Permit { queue: self.clone(), tenant: tenant.clone(), principal })
     }
 
     fn arrive(
@@ -321,10 +370,10 @@ impl FairQueue {
     ) -> Result<Arrival, AdmissionError> {
         let tenant = caller.tenant;
         let mut state = self.state.lock();
-        if let Some(permit) = self.try_run(&mut state, tenant, share) {
+        if let Some(permit) = self.try_run(&mut state, caller, share) {
             return Ok(Arrival::Runs(permit));
         }
-        let evicted = if state.waiting_count < self.waiting_max {
+        let evicted = if state.waiting_count < self.options.waiting_max {
             None
         } else {
             let Some(evicted) = state.evict_for(caller, share.weight) else {
@@ -339,7 +388,7 @@ impl FairQueue {
         state.next_waiter_id += 1;
         state.waiting_count += 1;
         if let Some(one) = state.tenants.get_mut(tenant) {
-            one.waiters.push(caller.principal, id, grant);
+            one.waiters.push(caller.principal, id, Waiter { grant, paused_bytes: None });
         }
         state.give_turn(tenant);
         // A raised limit of the tenant may let some of its waiters run.
@@ -350,11 +399,11 @@ impl FairQueue {
         Ok(Arrival::Waits(id, granted))
     }
 
-    fn release(self: &Arc<FairQueue>, tenant: &TenantId) {
+    fn release(self: &Arc<FairQueue>, tenant: &TenantId, principal: PrincipalHash) {
         let mut state = self.state.lock();
         state.running_count -= 1;
         if let Some(one) = state.tenants.get_mut(tenant) {
-            one.running_count -= 1;
+            one.remove_running(principal);
         }
         state.give_turn(tenant);
         let grants = self.dispatch(&mut state);
@@ -378,16 +427,22 @@ impl FairQueue {
     fn leave(&self, caller: Caller<'_>, id: u64) {
         let mut state = self.state.lock();
         let Some(one) = state.tenants.get_mut(caller.tenant) else { return };
-        if one.waiters.remove(caller.principal, id) {
-            state.waiting_count -= 1;
+        if let Some(waiter) = one.waiters.remove(caller.principal, id) {
+            state.count_taken(&waiter);
             state.forget_if_idle(caller.tenant);
+            self.publish(&state);
         }
+    }
+
+    /// Shows running requests how many others want a permit.
+    fn publish(&self, state: &State) {
+        self.queued_count.store(state.waiting_count + state.paused_count, Ordering::Relaxed);
     }
 
     /// Takes as many waiters out of the queue as there are permits for, tenant by tenant.
     fn dispatch(self: &Arc<FairQueue>, state: &mut State) -> Vec<(Grant, Permit)> {
         let mut grants = Vec::new();
-        while state.running_count < self.permit_count {
+        while state.running_count < self.options.permit_count {
             let Some((turn, tenant)) = state.turns.pop() else { break };
             let Some(one) = state.tenants.get_mut(&tenant) else { continue };
             one.turn = None;
@@ -395,19 +450,32 @@ impl FairQueue {
             if !one.is_below_limits() {
                 continue;
             }
-            let Some(grant) = one.waiters.pop() else { continue };
-            one.running_count += 1;
+            let Some((name, waiter)) = one.waiters.pop() else { continue };
+            let principal = PrincipalHash::of(&name);
+            one.add_running(principal);
             state.running_count += 1;
-            state.waiting_count -= 1;
+            state.count_taken(&waiter);
             state.turns.advance(turn);
             state.give_turn(&tenant);
-            grants.push((grant, Permit { queue: self.clone(), tenant }));
+            grants.push((waiter.grant, Permit { queue: self.clone(), tenant, principal }));
         }
+        self.publish(state);
         grants
     }
 }
 
 impl State {
+    /// Counts a request that has left the queue.
+    fn count_taken(&mut self, waiter: &Waiter) {
+        match waiter.paused_bytes {
+            None => self.waiting_count -= 1,
+            Some(bytes) => {
+                self.paused_count -= 1;
+                self.paused_bytes -= bytes;
+            }
+        }
+    }
+
     /// Gives `tenant` a turn if it has none and a waiter that may run.
     fn give_turn(&mut self, tenant: &TenantId) {
         let Some(one) = self.tenants.get_mut(tenant) else { return };
@@ -419,7 +487,7 @@ impl State {
     /// Takes a request out of the full queue, so that one of `caller` can wait: the newest one of the tenant
     /// with the longest queue for its weight or, if that is the tenant of `caller`, of the principal with the
     /// longest one there. The requests before it have waited longer. `None` if `caller` has the longest.
-    fn evict_for(&mut self, caller: Caller<'_>, weight: u32) -> Option<Grant> {
+    fn evict_for(&mut self, caller: Caller<'_>, weight: u32) -> Option<Waiter> {
         let waiting_here = self.tenants.get(caller.tenant).map_or(0, |one| one.waiters.len());
         let by_weight = |a: &TenantQueue, b: &TenantQueue| {
             let weighted = |one: &TenantQueue, other: &TenantQueue| {

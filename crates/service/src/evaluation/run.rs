@@ -16,7 +16,7 @@ use chronolith_model::{QueryLimits, ReadContext, TenantId};
 use super::call_context::CallContext;
 use crate::access::Identity;
 use crate::admission::small::Candidate;
-use crate::admission::{Caller, Class, Permit, TenantBudget};
+use crate::admission::{Caller, Class, Permit, SlicedPermit, TenantBudget};
 use crate::limits::{SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
 use crate::refusal::Refusal;
 use crate::service::Service;
@@ -70,7 +70,17 @@ pub struct Admitted {
     deadline_ns: u64,
     limits: QueryLimits,
     _memory: Arc<TenantBudget>,
-    permit: Option<Permit>,
+    /// Last, so that the memory is free when the next query gets the permit.
+    permit: PermitOfCall,
+}
+
+/// Permit of a call, given back with it: clones of its context may live longer.
+struct PermitOfCall(Arc<SlicedPermit>);
+
+impl Drop for PermitOfCall {
+    fn drop(&mut self) {
+        self.0.release();
+    }
 }
 
 impl Admitted {
@@ -81,7 +91,7 @@ impl Admitted {
 
     /// Gives the permit back; what follows needs no core for long.
     pub fn release_permit(&mut self) {
-        self.permit = None;
+        self.permit.0.release();
     }
 }
 
@@ -101,7 +111,7 @@ impl Service {
         let deadline_ns = self.deadline_ns(timeout_ms);
         let timeout = Duration::from_millis(timeout_ms);
         let permit = class.acquire(identity, limits.concurrency_max, timeout).await?;
-        Ok(self.admitted(identity.tenant(), limits, deadline_ns, permit))
+        Ok(self.admitted(identity.into(), limits, deadline_ns, permit))
     }
 
     /// As [`Service::admit`] on any thread, for work that can be done later: `None` if no permit of `class`
@@ -109,18 +119,29 @@ impl Service {
     pub fn try_admit(&self, class: &Class, identity: &Identity, timeout_ms: u64) -> Option<Admitted> {
         let limits = identity.query_limits(|tenant| self.limits_of(tenant).queries);
         let permit = class.try_acquire(identity.tenant(), limits.concurrency_max)?;
-        Some(self.admitted(identity.tenant(), limits, self.deadline_ns(timeout_ms), permit))
+        Some(self.admitted(identity.into(), limits, self.deadline_ns(timeout_ms), permit))
     }
 
     fn deadline_ns(&self, timeout_ms: u64) -> u64 {
         self.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000))
     }
 
-    fn admitted(&self, tenant: &TenantId, limits: QueryLimits, deadline_ns: u64, permit: Permit) -> Admitted {
-        let memory = self.admission.query_memory.of(tenant, limits.memory_bytes_max);
+    fn admitted(
+        &self,
+        caller: Caller<'_>,
+        limits: QueryLimits,
+        deadline_ns: u64,
+        permit: Permit,
+    ) -> Admitted {
+        let memory = self.admission.query_memory.of(caller.tenant, limits.memory_bytes_max);
         let budget = memory.budget.child("query", self.options.query.memory_bytes_max);
-        let ctx = self.call_context(self.read_context(limits, deadline_ns, budget), limits);
-        Admitted { ctx, deadline_ns, limits, _memory: memory, permit: Some(permit) }
+        let permit = Arc::new(SlicedPermit::new(permit, caller, self.admission.weights.of(caller.tenant)));
+        let mut read = self.read_context(limits, deadline_ns, budget);
+        if permit.is_sliced() {
+            read = read.with_time_slice(permit.clone());
+        }
+        let ctx = self.call_context(read, limits);
+        Admitted { ctx, deadline_ns, limits, _memory: memory, permit: PermitOfCall(permit) }
     }
 
     /// The context of a read of a tenant with `limits`.

@@ -50,20 +50,22 @@ impl PointsRead<'_> {
         let thread_max =
             if sample_count < PARALLEL_SAMPLES_MIN { 1 } else { series.len().div_ceil(MORSEL_SERIES) };
         let next = AtomicUsize::new(0);
-        let parts =
-            self.ctx.run_in_parallel(thread_max.saturating_sub(1), || self.read_morsels(series, &next));
+        let work = || self.read_morsels(series, &next);
         let mut points = Vec::with_capacity(series.len());
         let mut reservations = Vec::new();
-        for part in parts {
-            let (of_part, held) = part?;
-            points.extend(of_part);
-            reservations.push(held);
+        while points.len() < series.len() {
+            self.ctx.yield_point()?;
+            for part in self.ctx.run_in_parallel(thread_max.saturating_sub(1), work) {
+                let (of_part, held) = part?;
+                points.extend(of_part);
+                reservations.push(held);
+            }
         }
         points.sort_unstable_by_key(|(idx, _)| *idx);
         Ok((points.into_iter().map(|(_, points)| points).collect(), reservations))
     }
 
-    /// Reads series until none is left; each has its index.
+    /// Reads series until none is left or the time slice of the query is over; each has its index.
     fn read_morsels(
         &self,
         series: &[WaitingSeries<'_>],
@@ -81,6 +83,9 @@ impl PointsRead<'_> {
             self.ctx.check()?;
             for (idx, one) in morsel {
                 points.push((idx, self.read_one(one, &mut reader, &mut held)?));
+            }
+            if self.ctx.is_slice_over() {
+                return Ok((points, held));
             }
         }
     }

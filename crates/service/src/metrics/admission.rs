@@ -73,7 +73,20 @@ static WAIT: &[Metric<Admission>] = &[Metric::histograms(
     },
 )];
 
+static TIME_SLICES: &[Metric<Admission>] = &[
+    Metric::gauge(
+        "chronolith_query_paused",
+        "Queries that gave their permit to another one and wait for the next.",
+        |admission| admission.query.queue.paused() as f64,
+    ),
+    Metric::counter(
+        "chronolith_query_yields_total",
+        "Times that a long query gave its permit to a waiting one.",
+        |admission| admission.query.queue.yielded() as f64,
+    ),
+];
+
 /// All tables of admission.
-pub fn tables() -> [&'static [Metric<Admission>]; 3] {
-    [CLASSES.as_flattened(), WAIT, MEMORY.as_flattened()]
+pub fn tables() -> [&'static [Metric<Admission>]; 4] {
+    [CLASSES.as_flattened(), WAIT, TIME_SLICES, MEMORY.as_flattened()]
 }

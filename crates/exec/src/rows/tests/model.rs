@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::SpareThreads;
-use chronolith_model::TimeRange;
+use chronolith_model::query::TimeSlice;
+use chronolith_model::{QueryError, ReadContext, TimeRange};
 use proptest::prelude::*;
 
 use super::memory::{MemoryStore, environment};
@@ -116,6 +117,19 @@ fn model_rows(points: &Points, name: &str, scale: f64, case: &Case) -> Vec<(Stri
     rows
 }
 
+/// A time slice that is always over.
+struct Over;
+
+impl TimeSlice for Over {
+    fn is_over(&self) -> bool {
+        true
+    }
+
+    fn give_way(&self, ctx: &ReadContext) -> Result<(), QueryError> {
+        ctx.check()
+    }
+}
+
 fn check_model(points: &Points, case: &Case) {
     for (field, scale) in [("v", 1.0), ("f", 4.0)] {
         let mut plan = RowPlan {
@@ -132,7 +146,10 @@ fn check_model(points: &Points, case: &Case) {
         let mut parallel = serial.clone();
         parallel.ctx = serial.ctx.with_spare_threads(Arc::new(SpareThreads::new(3)), 4);
         let found = run(plan.clone(), serial).expect("rows");
-        assert_eq!(found, run(plan, parallel).expect("rows"), "threads change nothing");
+        let mut sliced = parallel.clone();
+        sliced.ctx = parallel.ctx.clone().with_time_slice(Arc::new(Over));
+        assert_eq!(found, run(plan.clone(), parallel).expect("rows"), "threads change nothing");
+        assert_eq!(found, run(plan, sliced).expect("rows"), "pauses change nothing");
         for (idx, name) in FUNCTIONS.iter().enumerate() {
             let want = model_rows(points, name, scale, case);
             let mut group = String::new();

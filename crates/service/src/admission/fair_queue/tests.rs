@@ -19,13 +19,15 @@ struct Bench {
 
 impl Bench {
     fn new(permit_count: usize, tenant_permits: usize, waiting_max: usize) -> Bench {
-        let queue = FairQueue::new(
-            "queries",
-            "query.concurrency",
+        let options = QueueOptions {
+            what: "queries",
+            setting: "query.concurrency",
             permit_count,
             waiting_max,
-            Arc::new(ManualClock::new(0)),
-        );
+            paused_max: 0,
+            paused_bytes_max: 0,
+        };
+        let queue = FairQueue::new(options, Arc::new(ManualClock::new(0)));
         Bench { queue, share: share(tenant_permits, 10) }
     }
 
@@ -198,7 +200,8 @@ async fn a_write_that_waited_for_the_disk_says_so() {
     let caller = Caller { tenant: &tenant, principal: "" };
     let refused = bench.queue.acquire(caller, limited, Duration::from_millis(1)).await.err();
     let text = refused.expect("refused").to_string();
-    let want = "too many queries: no permit within 1 ms (limit: weight, the tenant's writes wait for the disk)";
+    let want =
+        "too many queries: no permit within 1 ms (limit: weight, the tenant's writes wait for the disk)";
     assert_eq!(text, want);
 }
 
@@ -244,9 +247,8 @@ async fn whatever_comes_and_goes_counts_agree_and_nobody_is_forgotten() {
         assert!(state.tenants.values().all(|one| one.running_count <= 2));
         let bytes = state.tenants.values().map(|one| one.uncommitted_bytes).sum::<u64>();
         assert_eq!(bytes, committing.iter().map(|one| one.bytes).sum::<u64>());
-        let may_run = |one: &TenantQueue| {
-            one.running_count < 2 && one.uncommitted_bytes < 8 && !one.waiters.is_empty()
-        };
+        let may_run =
+            |one: &TenantQueue| one.running_count < 2 && one.uncommitted_bytes < 8 && !one.waiters.is_empty();
         assert!(state.running_count == 3 || !state.tenants.values().any(may_run), "a permit is free");
     }
 }

@@ -55,6 +55,20 @@ impl Turns {
         self.now = turn.finish;
     }
 
+    /// Turns with their tenants, the next one first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Turn, &TenantId)> {
+        self.tenants.iter().map(|(turn, tenant)| (*turn, tenant))
+    }
+
+    /// Takes `turn`, which gives a permit. Virtual time moves only if no other turn is before it.
+    pub(super) fn take(&mut self, turn: Turn) {
+        let is_first = self.tenants.first_key_value().is_some_and(|(first, _)| *first == turn);
+        self.tenants.remove(&turn);
+        if is_first {
+            self.advance(turn);
+        }
+    }
+
     pub(super) fn remove(&mut self, turn: Turn) {
         self.tenants.remove(&turn);
     }
