@@ -8,7 +8,7 @@
 
 mod frames;
 #[cfg(test)]
-mod tests;
+pub(in crate::http) mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -130,6 +130,22 @@ fn frames_of(answer: &[u8]) -> Vec<String> {
     out
 }
 
+/// Series that a remote read of everything returns to the holder of a token, in both forms of answers: the
+/// lines of [`samples_of`], then those of [`frames_of`].
+pub(in crate::http) async fn series_for(server: &Fixture, token: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for accepted in [SAMPLES.as_slice(), STREAMED.as_slice()] {
+        let mut request = request(&[query("__name__", ".+")], accepted);
+        let authorization = format!("Bearer {token}").parse().unwrap();
+        request.headers_mut().insert(header::AUTHORIZATION, authorization);
+        request.headers_mut().remove(header::ACCEPT_ENCODING);
+        let (status, _, answer) = send(server, request).await;
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&answer));
+        lines.extend(if accepted == SAMPLES { samples_of(&answer) } else { frames_of(&answer) });
+    }
+    lines
+}
+
 /// Three series; `b` ends with a staleness marker.
 async fn written() -> Fixture {
     fill(Fixture::ready()).await

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tower::ServiceExt as _;
 
 use super::{Answer, Fixture, NOW_MS, Pairs};
+use crate::http::remote_read::tests::series_for;
 use crate::http::router;
 use crate::http::routes::table;
 use crate::options::ServerOptions;
@@ -432,6 +433,7 @@ pub(super) fn count_of(name: &str, usual: usize) -> usize {
 async fn a_filtered_principal_sees_a_server_with_its_series_alone() {
     let mut random = Random(20_261_128);
     let mut hidden_count = 0;
+    let mut read_count = 0;
     let all = {
         let writer = entry("writer", "  scopes: [read, write, admin]\n");
         let server = guarded(false, &[writer]);
@@ -477,12 +479,16 @@ async fn a_filtered_principal_sees_a_server_with_its_series_alone() {
             assert_eq!(found_text, want_text, "{filter}: {path}");
             assert_eq!(found.status, want.status, "{filter}: {path}");
         }
+        let read = series_for(&all, "reader").await;
+        assert_eq!(read, series_for(&own, "reader").await, "{filter}: remote read");
+        read_count += read.len();
         for path in ["/api/v1/status/top_queries", "/events", "/api/v1/status/rejects"] {
             let answer = get(&all, "reader", path).await;
             assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}: {}", answer.text);
         }
     }
     assert!(hidden_count > 50, "{hidden_count} hidden series");
+    assert!(read_count > 50, "{read_count} series by remote read");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use chronolith_ingest::remote_write::encode::RequestEncoder;
 
 use super::access::{Random, concrete, count_of, entry, guarded, reads, send};
 use super::{Answer, Fixture, NOW_MS};
+use crate::http::remote_read::tests::series_for;
 use crate::http::routes::table;
 use crate::http::routing::Route;
 
@@ -140,6 +141,12 @@ async fn no_answer_has_a_byte_of_another_tenant() {
             headers.push(("x-scope-orgid", &other));
         }
         let answer = send(&server, "GET", path, &headers).await;
+        if random.below(8) == 0 {
+            let series = series_for(&server, &mark(tenant)).await;
+            assert_eq!(series.len(), 4, "two series in two forms: {series:?}");
+            let foreign = series.iter().find(|line| !line.contains(&mark(tenant)));
+            assert_eq!(foreign, None, "tenant {tenant}: remote read");
+        }
         check(tenant, path, if names_other { &other } else { "" }, &answer);
         seen += usize::from(answer.text.contains(&mark(tenant)));
         assert!(answer.status != StatusCode::INTERNAL_SERVER_ERROR, "{path}: {}", answer.text);
