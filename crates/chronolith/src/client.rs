@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use reqwest::RequestBuilder;
+use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::Sleep;
 
@@ -27,6 +28,21 @@ const ANSWER_BYTES_MAX: u64 = 1 << 30;
 pub(crate) struct Answer {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    /// Returns the data of an answer of the API.
+    ///
+    /// # Errors
+    /// The error of the server, or an answer that is not its JSON.
+    pub(super) fn data(&self) -> anyhow::Result<Value> {
+        let mut json: Value = serde_json::from_slice(&self.body)
+            .with_context(|| format!("the server answered {} without JSON", self.status))?;
+        if json["status"] != "success" {
+            anyhow::bail!("the server answered {}: {}", self.status, json["error"].as_str().unwrap_or(""));
+        }
+        Ok(json["data"].take())
+    }
 }
 
 /// Posts a form to `path` below `url`; without a scheme that is `http://`.

@@ -45,7 +45,6 @@ pub(crate) fn open_to_others(options: &ServerOptions, disk: &dyn Disk) -> Option
 
 struct Listener<'a> {
     setting: &'static str,
-    /// `host:port`.
     address: &'a str,
     /// True if not every host that reaches the address may use it.
     is_guarded: bool,

@@ -61,21 +61,8 @@ fn list(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         print(&format!("{}\n", String::from_utf8_lossy(&answer.body)));
         return Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    print(&table(&data_of(&answer)?));
+    print(&table(&answer.data()?));
     Ok(ExitCode::SUCCESS)
-}
-
-/// The data of an answer.
-///
-/// # Errors
-/// The server's, or an answer that is not its JSON.
-fn data_of(answer: &client::Answer) -> anyhow::Result<Value> {
-    let mut json: Value = serde_json::from_slice(&answer.body)
-        .with_context(|| format!("the server answered {} without JSON", answer.status))?;
-    if json["status"] != "success" {
-        anyhow::bail!("the server answered {}: {}", answer.status, json["error"].as_str().unwrap_or(""));
-    }
-    Ok(json["data"].take())
 }
 
 /// Rows for people, and a last line if tenants are missing.

@@ -212,8 +212,8 @@ impl Server {
         Ok(())
     }
 
-    /// Reads the web configuration file, that of carbon's TLS, and their certificates again whenever one of
-    /// them has changed.
+    /// Reads the web configuration file, the file of carbon's TLS, and their certificates again whenever one
+    /// of them has changed.
     fn spawn_web_config(&mut self) -> Result<(), RunError> {
         let web = self.running.web.clone();
         if web.web_config().is_none() && web.carbon_tls().is_none() {

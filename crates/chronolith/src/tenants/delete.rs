@@ -59,6 +59,9 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Request to a path below a URL, with headers.
+type Request = fn(&str, &str, &[(&str, &str)]) -> anyhow::Result<client::Answer>;
+
 /// Deletion of one tenant of a server.
 struct Deletion<'a> {
     url: &'a str,
@@ -91,13 +94,10 @@ impl Deletion<'_> {
         Ok(state)
     }
 
-    fn exchange(
-        &self,
-        send: fn(&str, &str, &[(&str, &str)]) -> anyhow::Result<client::Answer>,
-    ) -> anyhow::Result<Value> {
+    fn exchange(&self, send: Request) -> anyhow::Result<Value> {
         let path = format!("/api/v1/admin/tenants/{}", self.tenant.as_str());
         let headers: Vec<_> = self.authorization.iter().map(|value| ("Authorization", *value)).collect();
-        super::data_of(&send(self.url, &path, &headers)?)
+        send(self.url, &path, &headers)?.data()
     }
 }
 

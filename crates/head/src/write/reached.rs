@@ -1,6 +1,6 @@
 //! Use of limits of labels and times that series and samples exceed, for the answer to their client.
 //!
-//! Invariant: only batches with such a reject pay for it, once per kind.
+//! Invariant: only batches with rejects of these kinds pay for it, once per kind.
 //! Not here: the decisions (`resolve`, `job`), limits of the index (`index::tables`).
 
 use chronolith_model::{LabelsBuilder, ReachedLimit, Reject, TenantLimits, TimeUnit, WriteOutcome};

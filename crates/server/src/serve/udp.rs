@@ -38,7 +38,7 @@ pub(super) trait DatagramStore: Clone + Send + Sync + 'static {
     /// Name of the listener in logs.
     fn name(&self) -> &str;
 
-    /// Returns true if datagrams of `sender` are stored; those of others are dropped.
+    /// Returns true if datagrams of `sender` are stored; datagrams of others are dropped.
     fn admits(&self, sender: IpAddr) -> bool;
 
     /// Stores datagrams, with a newline between them; returns when they are durable. Blocks the thread.

@@ -14,7 +14,7 @@ const MAPPED_PREFIX_BITS: u8 = 96;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressRanges(Vec<Range>);
 
-/// Addresses whose first `prefix_bits` are those of `first`.
+/// Addresses that begin with the first `prefix_bits` of `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
     first: IpAddr,

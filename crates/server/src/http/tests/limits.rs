@@ -310,7 +310,7 @@ impl WriteLimit {
         self.check_refused(&server, 2).await;
     }
 
-    /// The text of a refusal has the setting, its limit and the use of it as words before the example.
+    /// Checks that a refusal has the setting, its limit and its use as words before the example.
     #[track_caller]
     fn check_text(&self, text: &str) {
         let (reason, _example) = text.rsplit_once(": series ").unwrap_or((text, ""));

@@ -1,7 +1,7 @@
 //! Socket of a carbon connection, with or without TLS.
 //!
-//! Invariants: the kernel resets the connection whenever the socket is dropped, until [`Socket::end_in_order`];
-//! nothing but TLS itself is written to a client.
+//! Invariants: the kernel resets the connection whenever the socket is dropped, until
+//! [`Socket::end_in_order`]; nothing but TLS itself is written to a client.
 //! Not here: bytes of the protocols (`stream`).
 
 use std::io;
@@ -38,8 +38,8 @@ impl Socket {
     /// if the future is dropped.
     ///
     /// # Errors
-    /// The connection was reset, or its bytes are not TLS. A connection that ends without the end of TLS may
-    /// be cut off by anybody, so it counts as reset.
+    /// The connection was reset, or its bytes are not TLS. Any host on the way can end a connection without
+    /// the end of TLS, so it counts as reset.
     pub(super) async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Socket::Plain(stream) => stream.read_buf(buffer).await,
@@ -81,7 +81,7 @@ impl Socket {
     }
 }
 
-/// Lets the kernel send what is written before it closes a connection.
+/// Lets the kernel send all written bytes before it closes a connection.
 #[expect(deprecated, reason = "without a linger time, closing never blocks")]
 pub(super) fn keep_when_dropped(stream: &TcpStream) {
     if let Err(error) = stream.set_linger(None) {

@@ -1,4 +1,4 @@
-//! Senders whose address `carbon.allow` has or has not. All addresses of 127.0.0.0/8 are those of this host.
+//! Senders whose address `carbon.allow` has or has not. This host has all addresses of 127.0.0.0/8.
 
 use std::net::SocketAddr;
 

@@ -172,7 +172,7 @@ async fn a_point_is_stored_while_its_connection_stays_open() {
     }
 }
 
-/// Anybody on the way can end a TCP connection: the line that it ends in may be cut.
+/// Covers TCP connections that a host on the way ends: the line that it ends in may be cut.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_ends_without_the_end_of_tls_keeps_its_whole_lines() {
     let listener = TlsListener::start(CarbonProtocol::Plaintext, "").await;
@@ -239,7 +239,7 @@ async fn a_changed_certificate_is_presented_to_the_next_connection() {
     listener.carbon.wait_for_points(2).await;
 }
 
-/// Covers connections that begin no handshake: they are those of a bounded number, and a stop ends them.
+/// Covers connections that begin no handshake: their number is bounded, and a stop ends them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_ends_half_open_handshakes() {
     let listener = TlsListener::start(CarbonProtocol::Plaintext, "").await;
