@@ -169,6 +169,7 @@ mod tests {
     use chronolith_model::histogram::{Buckets, IntHistogram, ResetHint, SCHEMA_CUSTOM, Span};
 
     use super::*;
+    use crate::head::wal::{put_histogram, read_histogram};
 
     fn histograms() -> Vec<Histogram> {
         let spans = vec![Span { offset: -2, length: 2 }, Span { offset: 5, length: 1 }];
