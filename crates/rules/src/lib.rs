@@ -1,0 +1,12 @@
+//! Recording and alerting rules: Prometheus's rule files, groups of rules, and rounds of their evaluation.
+//!
+//! Invariants: evaluation and storage are reached through traits, so a round is a pure function of its state,
+//! its time and their answers.
+//! Not here: threads, HTTP, files on disk, storage (the caller implements the traits).
+
+pub mod file;
+pub mod rule;
+pub mod template_engine;
+#[cfg(test)]
+mod testing;
+mod yaml;
