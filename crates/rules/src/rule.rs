@@ -35,6 +35,17 @@ pub enum RuleKind {
     Alerting(Alerting),
 }
 
+/// Kind, name and labels of a rule. The order in the group tells equal ones apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RuleIdentity<'a> {
+    /// Name of the recorded metric, or of the alert.
+    pub name: &'a str,
+    /// Labels of the group and of the rule.
+    pub labels: &'a BTreeMap<String, String>,
+    /// True for an alerting rule.
+    pub is_alerting: bool,
+}
+
 /// Fields of an alerting rule.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Alerting {
@@ -56,12 +67,10 @@ impl Rule {
         }
     }
 
-    /// Returns true if `other` continues this rule after a reload: the same kind, name and labels. As in
+    /// Identity of the rule in its group: a rule with an equal one keeps its state over a reload. As in
     /// Prometheus, the expression and the durations may change.
     #[must_use]
-    pub fn keeps_state_of(&self, other: &Rule) -> bool {
-        self.name == other.name
-            && self.labels == other.labels
-            && self.alerting().is_some() == other.alerting().is_some()
+    pub fn identity(&self) -> RuleIdentity<'_> {
+        RuleIdentity { name: &self.name, labels: &self.labels, is_alerting: self.alerting().is_some() }
     }
 }

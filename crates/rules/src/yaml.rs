@@ -50,6 +50,8 @@ pub(super) struct Node {
     pub(super) kind: NodeKind,
     /// Bytes of all scalars below, aliases included, and one per node.
     weight: usize,
+    /// Levels below, aliases included: walks over the tree, and its drop, need a bounded stack.
+    depth: usize,
 }
 
 /// Kind of a node.
@@ -227,6 +229,7 @@ impl Builder {
                     return Err(YamlError { position, message: "anchor contains itself".to_owned() });
                 };
                 self.grow(node.weight, position)?;
+                self.check_depth(node.depth, position)?;
                 self.attach(node);
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -239,7 +242,7 @@ impl Builder {
                 let weight = scalar.text.len() + 1;
                 self.count(position)?;
                 self.grow(weight, position)?;
-                self.close(Node { position, kind: NodeKind::Scalar(scalar), weight }, anchor);
+                self.close(Node { position, kind: NodeKind::Scalar(scalar), weight, depth: 0 }, anchor);
             }
             Event::SequenceStart(_, anchor, _) => self.begin(position, anchor, false)?,
             Event::MappingStart(_, anchor, _) => self.begin(position, anchor, true)?,
@@ -271,17 +274,24 @@ impl Builder {
     fn begin(&mut self, position: Position, anchor: usize, is_mapping: bool) -> Result<(), YamlError> {
         self.count(position)?;
         self.grow(1, position)?;
-        if self.open.len() >= DEPTH_MAX {
-            let message = format!("lists and mappings nested deeper than {DEPTH_MAX} levels");
-            return Err(YamlError { position, message });
-        }
+        self.check_depth(1, position)?;
         self.open.push(Open { position, anchor, is_mapping, children: Vec::new() });
         Ok(())
+    }
+
+    /// Checks the levels of a node that is about to be attached.
+    fn check_depth(&self, depth: usize, position: Position) -> Result<(), YamlError> {
+        if self.open.len() + depth <= DEPTH_MAX {
+            return Ok(());
+        }
+        let message = format!("lists and mappings nested deeper than {DEPTH_MAX} levels");
+        Err(YamlError { position, message })
     }
 
     fn end(&mut self) {
         let Some(open) = self.open.pop() else { return };
         let weight = open.children.iter().fold(1usize, |sum, child| sum.saturating_add(child.weight));
+        let depth = 1 + open.children.iter().map(|child| child.depth).max().unwrap_or(0);
         let kind = if open.is_mapping {
             let mut pairs = Vec::with_capacity(open.children.len() / 2);
             let mut children = open.children.into_iter();
@@ -292,7 +302,7 @@ impl Builder {
         } else {
             NodeKind::Sequence(open.children)
         };
-        self.close(Node { position: open.position, kind, weight }, open.anchor);
+        self.close(Node { position: open.position, kind, weight, depth }, open.anchor);
     }
 
     fn close(&mut self, node: Node, anchor: usize) {

@@ -4,6 +4,7 @@
 //! null in a list is no element. Texts name the types of Prometheus's sources, as promtool does.
 //! Not here: meaning of the values (`check`).
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::duration::parse_ms;
@@ -187,7 +188,7 @@ impl Decoder<'_> {
     fn fields(&mut self, node: &Node, type_name: &str) -> Vec<Field> {
         let mut fields = Vec::new();
         match &node.kind {
-            NodeKind::Mapping(pairs) => self.add_fields(pairs, 0, &mut fields),
+            NodeKind::Mapping(pairs) => self.add_fields(pairs, &mut HashSet::new(), &mut fields),
             _ if node.is_null() => {}
             _ => self.mismatch(node, type_name),
         }
@@ -204,7 +205,14 @@ impl Decoder<'_> {
         fields.into_iter().map(entry).collect()
     }
 
-    fn add_fields(&mut self, pairs: &[(Rc<Node>, Rc<Node>)], depth: usize, fields: &mut Vec<Field>) {
+    /// Adds the fields of a mapping whose names are not taken, then the fields of its merge key. The depth
+    /// of a document bounds the recursion.
+    fn add_fields(
+        &mut self,
+        pairs: &[(Rc<Node>, Rc<Node>)],
+        names: &mut HashSet<String>,
+        fields: &mut Vec<Field>,
+    ) {
         if self.has_duplicates(pairs) {
             return;
         }
@@ -214,8 +222,8 @@ impl Decoder<'_> {
                 merged = Some(value);
             } else if !key.is_null() {
                 let name = self.text(key).text;
-                // A merged mapping adds the fields that no mapping before it has.
-                if depth == 0 || fields.iter().all(|field| field.name != name) {
+                // A key that is no text has been reported.
+                if names.insert(name.clone()) {
                     fields.push(Field { name, position: key.position, value: value.clone() });
                 }
             }
@@ -227,7 +235,7 @@ impl Decoder<'_> {
         };
         for mapping in mappings {
             match &mapping.kind {
-                NodeKind::Mapping(pairs) => self.add_fields(pairs, depth + 1, fields),
+                NodeKind::Mapping(pairs) => self.add_fields(pairs, names, fields),
                 _ => {
                     let message = "yaml: map merge requires map or sequence of maps as the value";
                     self.faults.add(mapping.position, message);

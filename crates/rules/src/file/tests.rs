@@ -206,7 +206,19 @@ fn aliases_of_aliases_end_at_the_bound_of_bytes() {
     }
     text.push_str("groups: *a39\n");
     let errors = errors(read(&text));
-    assert!(errors[0].contains("values and aliases have more than"), "{errors:?}");
+    assert!(errors[0].ends_with("values and aliases have more than 33554432 bytes"), "{errors:?}");
+}
+
+#[test]
+fn a_chain_of_aliases_is_no_deeper_than_other_values() {
+    let chain = |open: &str, close: &str| {
+        let link = |level: usize| format!("a{level}: &a{level} {open}*a{}{close}\n", level - 1);
+        let links: String = (1..5000).map(link).collect();
+        format!("a0: &a0 {{x: y}}\n{links}groups: *a4999\n")
+    };
+    for text in [chain("[", "]"), chain("{<<: ", "}")] {
+        assert!(errors(read(&text))[0].ends_with("nested deeper than 32 levels"));
+    }
 }
 
 #[test]
