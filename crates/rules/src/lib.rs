@@ -4,8 +4,11 @@
 //! its time and their answers.
 //! Not here: threads, HTTP, files on disk, storage (the caller implements the traits).
 
+pub mod alert;
 pub mod file;
+pub mod group;
 pub mod rule;
+pub mod schedule;
 pub mod template_engine;
 #[cfg(test)]
 mod testing;

@@ -1,8 +1,9 @@
-//! Templates and options of files, for tests.
+//! Groups of texts, for tests.
 
 use chronolith_promql::parser::ParserOptions;
 
-use crate::file::{FileLimits, FileOptions, UnknownFields};
+use crate::file::{FileLimits, FileOptions, UnknownFields, parse};
+use crate::group::{Group, GroupDefaults};
 use crate::template_engine::{TemplateData, TemplateEngine, TemplateQueries};
 
 /// Replaces `{{value}}` and `{{NAME}}`, a label, `{{query}}` by the number of results of `up`, and fails for
@@ -48,4 +49,18 @@ pub(super) fn file_options() -> FileOptions<'static> {
         templates: &TestTemplates,
         limits: FileLimits::default(),
     }
+}
+
+/// The first group of a file.
+#[track_caller]
+pub(super) fn group_of(text: &str) -> Group {
+    let parsed = parse("rules.yml", text.as_bytes(), &file_options());
+    let entry = parsed.expect("a good file").groups.into_iter().next().expect("a group");
+    Group::new("rules.yml", entry, GroupDefaults { interval_ms: 60_000, query_offset_ms: 0 })
+}
+
+/// A group `g` of the rules in `rules`, a list in YAML.
+#[track_caller]
+pub(super) fn group_of_rules(rules: &str) -> Group {
+    group_of(&format!("groups:\n- name: g\n  rules:\n{rules}"))
 }
