@@ -37,7 +37,7 @@ pub use labels::{Labels, LabelsBuilder, METRIC_NAME};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::{MetadataEntry, MetricKind};
 pub use query::{QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead};
-pub use regex::{GoRegex, RegexError};
+pub use regex::{GoRegex, RegexError, SearchRegex};
 pub use reorder::{ReorderRule, ReorderRuleError};
 pub use store::StoreId;
 pub use tenant::{

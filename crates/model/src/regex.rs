@@ -1,4 +1,5 @@
-//! Go RE2 regular expressions, fully anchored, as Prometheus compiles them: `^(?s:pattern)$`.
+//! Go RE2 regular expressions, fully anchored, as Prometheus compiles them: `^(?s:pattern)$`. Only
+//! [`SearchRegex`] is not anchored.
 //!
 //! Invariants: a pattern that Go refuses is refused with Go's text; one that Go accepts has Go's matches.
 //! Differences: the Unicode tables are newer than Go's; the limit of a program, [`PROGRAM_BYTES_MAX`], is
@@ -11,6 +12,8 @@ mod error;
 mod expand;
 mod literal;
 mod parse;
+mod program;
+mod search;
 mod unicode;
 
 #[cfg(test)]
@@ -24,15 +27,13 @@ use regex_syntax::hir::{Hir, Look};
 
 pub use error::{RegexError, RegexErrorKind};
 pub use literal::{SET_MATCH_BYTES_MAX, SET_MATCH_COUNT_MAX};
+pub use program::{GROUP_TABLE_BYTES_MAX, PATTERN_BYTES_MAX, PROGRAM_BYTES_MAX};
+pub use search::SearchRegex;
 
 use literal::Glob;
+use parse::Mode;
+use program::compile;
 
-/// Bytes of a pattern.
-pub const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a compiled pattern.
-pub const PROGRAM_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the table of states times groups in a search for groups, about.
-pub const GROUP_TABLE_BYTES_MAX: usize = 128 << 20;
 /// Instructions times groups up to which a pattern may be compiled lazily, when its groups are first needed.
 const LAZY_TABLE_SIZE_MAX: u64 = 1 << 16;
 /// A compiled, fully anchored pattern.
@@ -67,7 +68,7 @@ impl GoRegex {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(RegexError::new(RegexErrorKind::Large, pattern));
         }
-        let parsed = parse::parse(pattern)?;
+        let parsed = parse::parse(pattern, Mode::Anchored)?;
         let program = match (literal::set(&parsed.hir), literal::glob(&parsed.hir)) {
             (Some(set), _) => Program::Set(set),
             (None, Some(glob)) => Program::Glob(glob),
@@ -173,10 +174,4 @@ impl fmt::Debug for GoRegex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("GoRegex").field(&self.anchored.to_string()).finish()
     }
-}
-
-/// `None` if the program is larger than [`PROGRAM_BYTES_MAX`].
-fn compile(anchored: &Hir) -> Option<meta::Regex> {
-    let config = meta::Config::new().nfa_size_limit(Some(PROGRAM_BYTES_MAX));
-    meta::Builder::new().configure(config).build_from_hir(anchored).ok()
 }

@@ -1,4 +1,4 @@
-//! Parser for Go's `regexp/syntax` with Perl flags and `.` matching newlines; builds [`Hir`].
+//! Parser for Go's `regexp/syntax` with Perl flags; builds [`Hir`].
 //!
 //! Invariants: the first error is Go's, with the same part of the pattern; the stack of open groups
 //! is on the heap, so nesting costs no stack. Go's limits of repeats, depth and size hold here, too.
@@ -31,11 +31,22 @@ pub(super) struct Parsed {
     pub(super) size: u64,
 }
 
+/// Form in which Go compiles a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Within `^(?s:` and `)$`.
+    Anchored,
+    /// As it is.
+    Search,
+}
+
 /// Parses `pattern` with the syntax of RE2.
-pub(super) fn parse(pattern: &str) -> Result<Parsed, RegexError> {
+pub(super) fn parse(pattern: &str, mode: Mode) -> Result<Parsed, RegexError> {
+    let dot_newline = mode == Mode::Anchored;
     let mut parser = Parser {
         pattern,
-        flags: Flags { fold: false, multi_line: false, dot_newline: true, lazy: false },
+        mode,
+        flags: Flags { fold: false, multi_line: false, dot_newline, lazy: false },
         frames: vec![Frame::default()],
         group_names: vec![None],
         class_range_count: 0,
@@ -91,6 +102,7 @@ struct Frame {
 
 struct Parser<'a> {
     pattern: &'a str,
+    mode: Mode,
     flags: Flags,
     /// Open groups; never empty.
     frames: Vec<Frame>,
@@ -174,7 +186,7 @@ impl<'a> Parser<'a> {
         }
         // Prometheus compiles the pattern within `^(?s:` and `)$`; an open quotation includes the end of
         // that.
-        if has_open_quotation(self.pattern) {
+        if self.mode == Mode::Anchored && has_open_quotation(self.pattern) {
             let whole = format!("^(?s:{})$", self.pattern);
             return Err(RegexError::new(RegexErrorKind::MissingParen, &whole));
         }

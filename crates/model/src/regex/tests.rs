@@ -195,3 +195,40 @@ fn large_programs_are_refused() {
     assert_eq!(error.to_string(), "error parsing regexp: invalid repeat count: `{1,1000}`");
     assert!(GoRegex::new(r"(\w{10}){100}").unwrap().is_match(&"x".repeat(1000)));
 }
+
+#[test]
+fn a_search_finds_parts_and_a_dot_matches_no_newline() {
+    let is_match = |pattern: &str, text: &str| SearchRegex::new(pattern).unwrap().is_match(text);
+    assert!(is_match("a+", "baab") && !is_match("^a+$", "baab"));
+    assert!(!is_match("^.$", "\n") && is_match("(?s)^.$", "\n"));
+    // Only an anchored pattern has text after the quotation.
+    assert!(is_match(r"\Qa.b", "xa.by"));
+    let error = SearchRegex::new("a(").unwrap_err();
+    assert_eq!(error.to_string(), "error parsing regexp: missing closing ): `a(`");
+}
+
+/// Results of Go's `ReplaceAllString`.
+#[test]
+fn all_matches_are_replaced_as_in_go() {
+    #[track_caller]
+    fn check(pattern: &str, text: &str, template: &str, want: &str) {
+        let regex = SearchRegex::new(pattern).unwrap();
+        assert_eq!(regex.replace_all(text, template, 100).as_deref(), Some(want), "{pattern}");
+    }
+    check("(a)b", "abab", "x${1}y", "xayxay");
+    check("(a)(b)?", "a ab", "[$1|$2|$3]", "[a||] [a|b|]");
+    check("a|ab", "ab", "x", "xb");
+    check("", "é€", "-", "-é-€-");
+    check("a*", "baac", "x", "xbxcx");
+    check("$", "ab", "!", "ab!");
+    check(r"\b", "ab cd", "|", "|ab| |cd|");
+    check("(?m)^", "a\nb", "> ", "> a\n> b");
+}
+
+#[test]
+fn a_replacement_stops_at_its_limit() {
+    let regex = SearchRegex::new("a").unwrap();
+    assert_eq!(regex.replace_all("aaa", "bb", 6).as_deref(), Some("bbbbbb"));
+    assert_eq!(regex.replace_all("aaa", "bb", 5), None);
+    assert_eq!(regex.replace_all("aaaccc", "", 2), None);
+}
