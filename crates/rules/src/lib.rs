@@ -9,6 +9,7 @@ pub mod file;
 pub mod group;
 pub mod rule;
 pub mod schedule;
+pub mod template;
 pub mod template_engine;
 #[cfg(test)]
 mod testing;
