@@ -1,5 +1,6 @@
 //! Whole templates: alerts and queries of `tools/template-golden`.
 
+mod errors;
 mod golden;
 mod limits;
 mod random;

@@ -35,6 +35,8 @@ pub(super) enum Value {
     Time(Time),
     Histogram(Arc<FloatHistogram>),
     Pointer(Arc<Value>),
+    /// A nil of this pointer type.
+    NilPointer(&'static str),
 }
 
 /// Signed integers of different types.
@@ -56,6 +58,7 @@ pub(super) enum IntType {
 pub(super) enum UintType {
     Uint8,
     Uint32,
+    Uint64,
     ResetHint,
 }
 
@@ -131,6 +134,7 @@ impl Value {
             Value::Time(_) => "time.Time",
             Value::Histogram(_) => "histogram.FloatHistogram",
             Value::Pointer(target) => return format!("*{}", target.type_name()),
+            Value::NilPointer(type_name) => type_name,
         };
         name.to_owned()
     }
@@ -146,7 +150,7 @@ impl Value {
     /// Returns true unless the value is the zero of its type or empty.
     pub(super) fn is_true(&self) -> bool {
         match self {
-            Value::Nil => false,
+            Value::Nil | Value::NilPointer(_) => false,
             Value::Bool(value) => *value,
             Value::Int(_, value) => *value != 0,
             Value::Uint(_, value) => *value != 0,
@@ -186,6 +190,7 @@ impl UintType {
         match self {
             UintType::Uint8 => "uint8",
             UintType::Uint32 => "uint32",
+            UintType::Uint64 => "uint64",
             UintType::ResetHint => "histogram.CounterResetHint",
         }
     }

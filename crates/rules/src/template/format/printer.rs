@@ -137,6 +137,7 @@ impl Printer {
                 self.fields(value, &histogram_fields(histogram), verb, depth);
             }
             Value::Time(time) => self.fields(value, &time_fields(*time), verb, depth),
+            Value::NilPointer(_) => self.pointer(value, verb),
             Value::Pointer(target) => match target.as_ref() {
                 Value::Struct(_) | Value::Histogram(_) | Value::Time(_) | Value::Map(_) | Value::List(_)
                     if depth == 0 =>
@@ -255,18 +256,20 @@ impl Printer {
     }
 
     fn pointer(&mut self, value: &Value, verb: char) {
-        if !matches!(value, Value::Pointer(_) | Value::Map(_) | Value::List(_)) {
-            self.bad_verb(value, verb);
-            return;
-        }
+        let address = match value {
+            Value::NilPointer(_) => 0,
+            Value::Pointer(_) | Value::Map(_) | Value::List(_) => ADDRESS,
+            _ => return self.bad_verb(value, verb),
+        };
         match verb {
+            'v' if address == 0 => self.pad(b"<nil>"),
             'v' if self.flags.sharp_v => {
                 self.put(format!("({})(", value.type_name()).as_bytes());
                 self.address(true);
                 self.put(b")");
             }
             'v' | 'p' => self.address(!self.flags.sharp),
-            'b' | 'o' | 'd' | 'x' | 'X' => self.int(Integer::unsigned(ADDRESS), verb, value),
+            'b' | 'o' | 'd' | 'x' | 'X' => self.int(Integer::unsigned(address), verb, value),
             _ => self.bad_verb(value, verb),
         }
     }

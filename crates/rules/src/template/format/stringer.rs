@@ -21,12 +21,12 @@ pub(in crate::template) fn stringer(value: &Value) -> Option<String> {
 
 /// Fields of a time, for verbs that its text does not suit.
 pub(super) fn time_fields(time: Time) -> Vec<Field> {
-    let nanosecond = Value::Uint(UintType::Uint32, time.nanosecond().unsigned_abs());
+    let nanosecond = Value::Uint(UintType::Uint64, time.nanosecond().unsigned_abs());
     let seconds = time.unix(SECOND_NANOS).saturating_add(YEAR_ONE_SECONDS);
     let field = |name, value| Field { name, element: ElementType::Other, value };
     vec![
         field("wall", nanosecond),
         field("ext", Value::Int(IntType::Int64, seconds)),
-        field("loc", Value::Nil),
+        field("loc", Value::NilPointer("*time.Location")),
     ]
 }
