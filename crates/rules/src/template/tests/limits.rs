@@ -93,3 +93,27 @@ fn queries_stop_at_their_limit() {
     let text = "exceeds the limit of 3 queries";
     check_limit("{{range 4}}{{len (query `up`)}}{{end}}", limits, LimitKind::Queries, text);
 }
+
+#[test]
+fn the_deepest_templates_need_no_more_than_half_a_mebibyte_of_stack() {
+    const STACK_BYTES: usize = 512 << 10;
+    let test = || {
+        let open = "(print ".repeat(48);
+        let close = ")".repeat(48);
+        let deep = format!("{{{{print {open}1{close}}}}}");
+        // Levels of templates, the last of which evaluates the parentheses.
+        let levels: String = (0..51)
+            .map(|level| format!("{{{{define `t{level}`}}}}{{{{template `t{}`}}}}{{{{end}}}}", level + 1))
+            .collect();
+        let template = format!("{levels}{{{{define `t51`}}}}{deep}{{{{end}}}}{{{{template `t0`}}}}");
+        check_fits(&template, Limits::default(), "1");
+        let beyond =
+            format!("{levels}{{{{define `t51`}}}}{{{{template `t0`}}}}{{{{end}}}}{{{{template `t0`}}}}");
+        check_limit(&beyond, Limits::default(), LimitKind::Depth, "exceeds the limit of 100 levels");
+        // Maps within maps are printed and freed.
+        let maps = "{{$x := 1}}{{range 99}}{{$x = args $x}}{{end}}{{len (print $x)}}";
+        check_fits(maps, Limits::default(), "991");
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(test);
+    thread.unwrap().join().unwrap();
+}
