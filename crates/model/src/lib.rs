@@ -20,6 +20,7 @@ pub mod metadata;
 pub mod query;
 pub mod quote;
 pub mod regex;
+pub mod relabel;
 pub mod reorder;
 pub mod rollup;
 pub mod sample;
