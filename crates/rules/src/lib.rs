@@ -7,6 +7,7 @@
 pub mod alert;
 pub mod file;
 pub mod group;
+pub mod notifier;
 pub mod rule;
 pub mod schedule;
 pub mod template;
