@@ -14,6 +14,7 @@ pub mod head;
 mod lists;
 pub mod prometheus;
 pub mod read;
+pub mod rules;
 mod store_name;
 
 pub use store_name::{StoreNameError, parse_store_name, store_name};

@@ -1,0 +1,242 @@
+//! State of a group of rules: its last round, and the alerts of its rules.
+//!
+//! Invariants: readers take untrusted bytes, never panic, and allocate no more than the payload has bytes.
+//! Layout: `docs/rules.md`.
+//! Not here: the file of the states, choice of the alerts that are kept (`rules`).
+
+use chronolith_base::bytes::put_uvarint;
+use chronolith_base::{ByteReader, DecodeError};
+
+/// Version of the layout, the first byte.
+pub const STATE_VERSION: u8 = 1;
+
+/// Bits of the times that an alert or a group has.
+const HAS_FIRED: u8 = 1;
+const HAS_RESOLVED: u8 = 2;
+const HAS_LAST_SENT: u8 = 4;
+const HAS_KEEP_FIRING: u8 = 8;
+
+/// State of an alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredAlertState {
+    /// Fired before, and is kept until its notification has arrived for certain.
+    Resolved,
+    /// Has had results for less than `for`.
+    Pending,
+    /// Fires.
+    Firing,
+}
+
+/// An alert.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredAlert {
+    /// State after the last round.
+    pub state: StoredAlertState,
+    /// Labels by name.
+    pub labels: Vec<(String, String)>,
+    /// Expanded annotations by name.
+    pub annotations: Vec<(String, String)>,
+    /// Value of the last result.
+    pub value: f64,
+    /// First round with a result, nanoseconds since 1970 as all times here.
+    pub active_at_ns: i64,
+    /// First round in which it fired.
+    pub fired_at_ns: Option<i64>,
+    /// First round after it fired.
+    pub resolved_at_ns: Option<i64>,
+    /// Round of the last notification.
+    pub last_sent_at_ns: Option<i64>,
+    /// First round without a result, of an alert that is kept firing.
+    pub keep_firing_since_ns: Option<i64>,
+}
+
+/// An alerting rule with its alerts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRule {
+    /// Name of the alert.
+    pub name: String,
+    /// Labels of the rule by name, as its file has them.
+    pub labels: Vec<(String, String)>,
+    /// Rules of the group before it with the same name and labels.
+    pub ordinal: u64,
+    /// Alerts of the rule.
+    pub alerts: Vec<StoredAlert>,
+}
+
+/// A group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredGroup {
+    /// File of the group.
+    pub file: String,
+    /// Name of the group.
+    pub name: String,
+    /// Time of the last round.
+    pub last_round_ns: Option<i64>,
+    /// Alerting rules that have alerts.
+    pub rules: Vec<StoredRule>,
+}
+
+impl StoredGroup {
+    /// Appends the bytes of the state.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(STATE_VERSION);
+        put_text(out, &self.file);
+        put_text(out, &self.name);
+        out.push(u8::from(self.last_round_ns.is_some()));
+        put_time(out, self.last_round_ns);
+        put_uvarint(out, self.rules.len() as u64);
+        for rule in &self.rules {
+            put_text(out, &rule.name);
+            put_pairs(out, &rule.labels);
+            put_uvarint(out, rule.ordinal);
+            put_uvarint(out, rule.alerts.len() as u64);
+            rule.alerts.iter().for_each(|alert| put_alert(out, alert));
+        }
+    }
+
+    /// Reads a state; bytes after it are an error.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(payload: &[u8]) -> Result<StoredGroup, DecodeError> {
+        let mut reader = ByteReader::new(payload);
+        let version = reader.u8("rule state version")?;
+        if version != STATE_VERSION {
+            let found = u64::from(version);
+            return Err(DecodeError::Invalid { what: "rule state version", offset: 0, expected: "1", found });
+        }
+        let file = text(&mut reader, "rule file")?;
+        let name = text(&mut reader, "rule group")?;
+        let has_round = flags(&mut reader, "last round flag", 1)? != 0;
+        let last_round_ns = time(&mut reader, has_round, "last round")?;
+        let mut rules = Vec::new();
+        for _ in 0..reader.length("rule count")? {
+            rules.push(rule(&mut reader)?);
+        }
+        if !reader.is_empty() {
+            let found = reader.remaining() as u64;
+            let offset = reader.offset();
+            return Err(DecodeError::Invalid {
+                what: "bytes after rule state",
+                offset,
+                expected: "0",
+                found,
+            });
+        }
+        Ok(StoredGroup { file, name, last_round_ns, rules })
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_uvarint(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_pairs(out: &mut Vec<u8>, pairs: &[(String, String)]) {
+    put_uvarint(out, pairs.len() as u64);
+    for (name, value) in pairs {
+        put_text(out, name);
+        put_text(out, value);
+    }
+}
+
+fn put_time(out: &mut Vec<u8>, time_ns: Option<i64>) {
+    if let Some(time_ns) = time_ns {
+        out.extend_from_slice(&time_ns.to_le_bytes());
+    }
+}
+
+fn put_alert(out: &mut Vec<u8>, alert: &StoredAlert) {
+    out.push(match alert.state {
+        StoredAlertState::Resolved => 0,
+        StoredAlertState::Pending => 1,
+        StoredAlertState::Firing => 2,
+    });
+    let times = [
+        (HAS_FIRED, alert.fired_at_ns),
+        (HAS_RESOLVED, alert.resolved_at_ns),
+        (HAS_LAST_SENT, alert.last_sent_at_ns),
+        (HAS_KEEP_FIRING, alert.keep_firing_since_ns),
+    ];
+    let bits = times.iter().filter(|(_, time_ns)| time_ns.is_some()).map(|(bit, _)| bit);
+    out.push(bits.sum());
+    out.extend_from_slice(&alert.value.to_bits().to_le_bytes());
+    out.extend_from_slice(&alert.active_at_ns.to_le_bytes());
+    times.iter().for_each(|(_, time_ns)| put_time(out, *time_ns));
+    put_pairs(out, &alert.labels);
+    put_pairs(out, &alert.annotations);
+}
+
+fn rule(reader: &mut ByteReader<'_>) -> Result<StoredRule, DecodeError> {
+    let name = text(reader, "rule name")?;
+    let labels = pairs(reader, "rule labels")?;
+    let ordinal = reader.uvarint("rule ordinal")?;
+    let mut alerts = Vec::new();
+    for _ in 0..reader.length("alert count")? {
+        alerts.push(alert(reader)?);
+    }
+    Ok(StoredRule { name, labels, ordinal, alerts })
+}
+
+fn alert(reader: &mut ByteReader<'_>) -> Result<StoredAlert, DecodeError> {
+    let state = match flags(reader, "alert state", 2)? {
+        0 => StoredAlertState::Resolved,
+        1 => StoredAlertState::Pending,
+        _ => StoredAlertState::Firing,
+    };
+    let bits = flags(reader, "alert times", HAS_FIRED | HAS_RESOLVED | HAS_LAST_SENT | HAS_KEEP_FIRING)?;
+    let value = f64::from_bits(reader.le_u64("alert value")?);
+    let active_at_ns = reader.le_u64("alert start")?.cast_signed();
+    Ok(StoredAlert {
+        state,
+        value,
+        active_at_ns,
+        fired_at_ns: time(reader, bits & HAS_FIRED != 0, "alert fired")?,
+        resolved_at_ns: time(reader, bits & HAS_RESOLVED != 0, "alert resolved")?,
+        last_sent_at_ns: time(reader, bits & HAS_LAST_SENT != 0, "alert sent")?,
+        keep_firing_since_ns: time(reader, bits & HAS_KEEP_FIRING != 0, "alert kept firing")?,
+        labels: pairs(reader, "alert labels")?,
+        annotations: pairs(reader, "alert annotations")?,
+    })
+}
+
+/// A byte of at most `max`.
+fn flags(reader: &mut ByteReader<'_>, what: &'static str, max: u8) -> Result<u8, DecodeError> {
+    let offset = reader.offset();
+    let byte = reader.u8(what)?;
+    if byte <= max {
+        return Ok(byte);
+    }
+    Err(DecodeError::Invalid { what, offset, expected: "a smaller number", found: u64::from(byte) })
+}
+
+fn time(reader: &mut ByteReader<'_>, is_there: bool, what: &'static str) -> Result<Option<i64>, DecodeError> {
+    is_there.then(|| Ok(reader.le_u64(what)?.cast_signed())).transpose()
+}
+
+fn pairs(reader: &mut ByteReader<'_>, what: &'static str) -> Result<Vec<(String, String)>, DecodeError> {
+    // A pair has two bytes of length at least, so the bytes that are left bound the count.
+    let count = reader.length(what)?;
+    let mut pairs = Vec::new();
+    for _ in 0..count {
+        let name = text(reader, what)?;
+        pairs.push((name, text(reader, what)?));
+    }
+    Ok(pairs)
+}
+
+fn text(reader: &mut ByteReader<'_>, what: &'static str) -> Result<String, DecodeError> {
+    let len = reader.length(what)?;
+    let offset = reader.offset();
+    let bytes = reader.bytes(what, len)?;
+    let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::Invalid {
+        what,
+        offset,
+        expected: "UTF-8",
+        found: error.valid_up_to() as u64,
+    })?;
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

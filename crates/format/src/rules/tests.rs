@@ -1,0 +1,142 @@
+//! States round-trip; damaged ones end without panic; the golden file reads as ever.
+
+use super::*;
+
+fn pairs_of(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn group() -> StoredGroup {
+    let firing = StoredAlert {
+        state: StoredAlertState::Firing,
+        labels: pairs_of(&[("alertname", "Größe"), ("job", "x")]),
+        annotations: pairs_of(&[("summary", "is 1e+06"), ("empty", "")]),
+        value: 1e6,
+        active_at_ns: 1_700_000_000_123_456_789,
+        fired_at_ns: Some(1_700_000_060_123_456_789),
+        resolved_at_ns: None,
+        last_sent_at_ns: Some(1_700_000_120_123_456_789),
+        keep_firing_since_ns: Some(i64::MAX),
+    };
+    let pending = StoredAlert {
+        state: StoredAlertState::Pending,
+        labels: Vec::new(),
+        annotations: Vec::new(),
+        value: f64::NEG_INFINITY,
+        active_at_ns: -1,
+        fired_at_ns: None,
+        resolved_at_ns: None,
+        last_sent_at_ns: None,
+        keep_firing_since_ns: None,
+    };
+    let resolved = StoredAlert {
+        state: StoredAlertState::Resolved,
+        resolved_at_ns: Some(i64::MIN),
+        fired_at_ns: Some(0),
+        ..pending.clone()
+    };
+    let rule = |name: &str, ordinal: u64, alerts: Vec<StoredAlert>| {
+        let labels = pairs_of(&[("severity", "{{ $labels.severity }}")]);
+        StoredRule { name: name.to_owned(), labels, ordinal, alerts }
+    };
+    StoredGroup {
+        file: "/etc/prometheus/rules.yml".to_owned(),
+        name: "node".to_owned(),
+        last_round_ns: Some(1_700_000_120_123_456_789),
+        rules: vec![
+            rule("Größe", 0, vec![firing, pending]),
+            rule("Größe", 300, vec![resolved]),
+            rule("", 1, Vec::new()),
+        ],
+    }
+}
+
+fn bytes_of(group: &StoredGroup) -> Vec<u8> {
+    let mut out = Vec::new();
+    group.encode(&mut out);
+    out
+}
+
+#[test]
+fn a_state_round_trips() {
+    let empty =
+        StoredGroup { file: String::new(), name: String::new(), last_round_ns: None, rules: Vec::new() };
+    for group in [group(), empty] {
+        assert_eq!(StoredGroup::decode(&bytes_of(&group)), Ok(group));
+    }
+}
+
+#[test]
+fn the_bits_of_a_value_are_kept() {
+    let mut group = group();
+    let nan = f64::from_bits(0x7ff0_0000_0000_0002);
+    group.rules[0].alerts[0].value = nan;
+    let found = StoredGroup::decode(&bytes_of(&group)).expect("whole");
+    assert_eq!(found.rules[0].alerts[0].value.to_bits(), nan.to_bits());
+}
+
+#[test]
+fn a_state_that_is_cut_or_longer_is_an_error() {
+    let bytes = bytes_of(&group());
+    for len in 0..bytes.len() {
+        assert!(StoredGroup::decode(&bytes[..len]).is_err(), "cut to {len}");
+    }
+    let longer = [&bytes[..], &[0]].concat();
+    assert!(matches!(StoredGroup::decode(&longer), Err(DecodeError::Invalid { found: 1, .. })));
+}
+
+#[test]
+fn a_flipped_bit_never_panics() {
+    let bytes = bytes_of(&group());
+    for at in 0..bytes.len() * 8 {
+        let mut bad = bytes.clone();
+        bad[at / 8] ^= 1 << (at % 8);
+        // Bits of values, times and letters are not checked: the frame around the state has a checksum.
+        if let Ok(found) = StoredGroup::decode(&bad) {
+            assert!(bytes_of(&found).len() <= bad.len(), "bit {at}");
+        }
+    }
+}
+
+#[test]
+fn a_later_version_is_refused() {
+    let mut bytes = bytes_of(&group());
+    bytes[0] = 2;
+    let want = DecodeError::Invalid { what: "rule state version", offset: 0, expected: "1", found: 2 };
+    assert_eq!(StoredGroup::decode(&bytes), Err(want));
+}
+
+#[test]
+fn the_golden_file_reads_as_ever() {
+    let golden = include_bytes!("../../testdata/rules/group-state.bin");
+    assert_eq!(bytes_of(&group()), golden, "what is written has changed: that needs a version");
+    assert_eq!(StoredGroup::decode(golden), Ok(group()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+        drop(StoredGroup::decode(&bytes));
+        drop(StoredGroup::decode(&[&[STATE_VERSION][..], &bytes].concat()));
+    }
+
+    #[test]
+    fn any_alert_round_trips(
+        value in proptest::prelude::any::<f64>(),
+        active_at_ns in proptest::prelude::any::<i64>(),
+        times in proptest::prelude::any::<[Option<i64>; 4]>(),
+        labels in proptest::collection::vec((".*", ".*"), 0..4),
+    ) {
+        let [fired_at_ns, resolved_at_ns, last_sent_at_ns, keep_firing_since_ns] = times;
+        let mut group = group();
+        group.rules[0].alerts[0] = StoredAlert {
+            state: StoredAlertState::Pending,
+            labels: labels.clone(),
+            annotations: labels,
+            value, active_at_ns, fired_at_ns, resolved_at_ns, last_sent_at_ns, keep_firing_since_ns,
+        };
+        let bytes = bytes_of(&group);
+        let found = StoredGroup::decode(&bytes).expect("whole");
+        proptest::prop_assert_eq!(bytes_of(&found), bytes);
+    }
+}
