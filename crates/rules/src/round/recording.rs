@@ -1,0 +1,37 @@
+//! Result of a recording rule: the samples that it writes.
+
+use chronolith_model::METRIC_NAME;
+use chronolith_promql::VectorSample;
+
+use super::{RuleSample, SampleValue};
+use crate::rule::Rule;
+
+/// Samples of a result, in order of labels: the metric name and the labels of the rule are set.
+///
+/// # Errors
+/// Prometheus's text for equal labels, and beyond the limit.
+pub(super) fn samples(
+    rule: &Rule,
+    result: Vec<VectorSample>,
+    limit: Option<usize>,
+    time_ms: i64,
+) -> Result<Vec<RuleSample>, String> {
+    let mut samples: Vec<RuleSample> = result
+        .into_iter()
+        .map(|sample| {
+            let mut labels = sample.labels.to_builder();
+            labels.set(METRIC_NAME, &rule.name);
+            rule.labels.iter().for_each(|(name, value)| labels.set(name, value));
+            let value = sample.histogram.map_or(SampleValue::Float(sample.value), SampleValue::Histogram);
+            RuleSample { labels: labels.finish(), time_ms, value }
+        })
+        .collect();
+    samples.sort_by(|a, b| a.labels.cmp(&b.labels));
+    if samples.windows(2).any(|pair| pair[0].labels == pair[1].labels) {
+        return Err("vector contains metrics with the same labelset after applying rule labels".to_owned());
+    }
+    match limit.filter(|&limit| samples.len() > limit) {
+        Some(limit) => Err(format!("exceeded limit of {limit} with {} series", samples.len())),
+        None => Ok(samples),
+    }
+}
