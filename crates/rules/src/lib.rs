@@ -8,6 +8,7 @@ pub mod alert;
 pub mod file;
 pub mod group;
 pub mod notifier;
+pub mod prometheus_templates;
 pub mod round;
 pub mod rule;
 pub mod schedule;

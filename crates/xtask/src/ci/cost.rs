@@ -3,7 +3,7 @@
 //!
 //! Invariants: only a run of all steps that began without anything built is compared or recorded, and only if
 //! nothing else used the machine, its speed stayed the same and no step had to install a package; any other
-//! run prints why it is not. Figures of one kind of machine are not compared with those of another.
+//! run prints why it is not. Figures of different kinds of machines are not compared.
 //! Not here: measurement of a process (`cpu`).
 
 use std::fmt::Write as _;

@@ -130,8 +130,8 @@ fn frames_of(answer: &[u8]) -> Vec<String> {
     out
 }
 
-/// Series that a remote read of everything returns to the holder of a token, in both forms of answers: the
-/// lines of [`samples_of`], then those of [`frames_of`].
+/// Returns the series that a remote read of everything has for the holder of a token, in both forms: lines of
+/// [`samples_of`], then lines of [`frames_of`].
 pub(in crate::http) async fn series_for(server: &Fixture, token: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for accepted in [SAMPLES.as_slice(), STREAMED.as_slice()] {

@@ -845,7 +845,7 @@ async fn signed_tokens_of_influxdb_log_in_next_to_principals() {
     assert_eq!(write_line(&server, &of("root"), "b").await.status, StatusCode::UNAUTHORIZED);
 }
 
-/// Without a secret, everybody could sign with the empty one.
+// Without a secret, every client could sign with the empty one.
 #[tokio::test]
 async fn a_token_signed_with_no_secret_is_no_login() {
     let entries = [entry("boss", "  scopes: [read, write, admin]\n")];

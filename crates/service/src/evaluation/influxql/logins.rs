@@ -1,4 +1,4 @@
-//! Users of InfluxDB as principals, next to those of the access file and of the web configuration file.
+//! Users of InfluxDB as principals, next to users of the access file and of the web configuration file.
 //!
 //! Invariants: a user name of a file is looked up there alone; the time of a login by password does not
 //! depend on which users exist.
