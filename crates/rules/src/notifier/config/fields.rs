@@ -3,6 +3,7 @@
 //! Invariant: texts of faults name fields and positions, never a value, unless the reader of the field says
 //! that it is no secret.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -53,23 +54,29 @@ impl Fields {
     pub(super) fn of(node: &Node, section: &str) -> Result<Fields, Fault> {
         let mut fields = Fields { section: section.to_owned(), fields: Vec::new() };
         match &node.kind {
-            NodeKind::Mapping(pairs) => fields.add(pairs, false)?,
+            NodeKind::Mapping(pairs) => fields.add(pairs, false, &mut HashMap::new())?,
             _ if node.is_null() => {}
             _ => return Err(Fault::new(node.position, format!("`{section}` is no mapping"))),
         }
         Ok(fields)
     }
 
-    fn add(&mut self, pairs: &[(Rc<Node>, Rc<Node>)], is_merge: bool) -> Result<(), Fault> {
+    /// Adds the fields of a mapping, then of the mappings that it merges. `known` has the index of each one.
+    fn add(
+        &mut self,
+        pairs: &[(Rc<Node>, Rc<Node>)],
+        is_merge: bool,
+        known: &mut HashMap<String, usize>,
+    ) -> Result<(), Fault> {
         let own_count = self.fields.len();
         for (key, value) in pairs.iter().filter(|(key, _)| !key.is_merge()) {
             let Some(name) = key.scalar_text() else {
                 return Err(Fault::new(key.position, format!("a key of `{}` is no text", self.section)));
             };
-            let known = self.fields.iter().position(|field| field.name == name);
-            match known {
+            match known.get(name).copied() {
                 None => {
                     let name = name.to_owned();
+                    known.insert(name.clone(), self.fields.len());
                     self.fields.push(Field { name, position: key.position, value: value.clone() });
                 }
                 Some(idx) if is_merge && idx < own_count => {}
@@ -88,7 +95,7 @@ impl Fields {
                 let NodeKind::Mapping(pairs) = &mapping.kind else {
                     return Err(Fault::new(key.position, "`<<` merges something else than mappings"));
                 };
-                self.add(pairs, true)?;
+                self.add(pairs, true, known)?;
             }
         }
         Ok(())

@@ -196,4 +196,10 @@ fn files_beyond_their_limits_are_refused() {
     }
     assert!(parse(&aliases).is_err());
     assert!(parse(&"[".repeat(100_000)).is_err());
+    // A chain of aliases is a tree as deep as the chain is long.
+    let chain: String = (1..1000).map(|level| format!("a{level}: &a{level} [*a{}]\n", level - 1)).collect();
+    assert!(parse(&format!("a0: &a0 x\n{chain}")).is_err());
+    // Comparing each name with each other one would take minutes.
+    let many: String = (0..90_000).map(|number| format!("a{number}: 1\n")).collect();
+    assert_eq!(parse(&many).expect("used").ignored_blocks.len(), 90_000);
 }
