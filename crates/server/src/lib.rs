@@ -13,6 +13,7 @@ mod http;
 mod json;
 pub mod limits;
 mod metrics;
+mod notifier;
 pub mod options;
 mod process;
 pub mod serve;
@@ -27,8 +28,10 @@ pub use chronolith_service::options::{
     AddressRanges, CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions,
     RuleFiles, UdpListener, WriteOptions,
 };
+pub use notifier::check_alerting_config;
 pub use options::{
-    AllowedHosts, CorsOrigin, ExternalUrl, Reload, Reloaded, RoutePrefix, ServerOptions, ShownSetting,
+    AllowedHosts, CorsOrigin, ExternalUrl, NotifierOptions, Reload, Reloaded, RoutePrefix, ServerOptions,
+    ShownSetting,
 };
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};

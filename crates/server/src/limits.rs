@@ -82,6 +82,8 @@ pub const STOP_TIME_MAX: Duration = Duration::from_secs(29);
 pub const STOP_CLOSE_TIME: Duration = Duration::from_secs(7);
 /// Longest time in which requests may finish after the listener has closed.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
+/// Longest time in which alerts that wait are sent at a stop, unless requests took the time before.
+pub const NOTIFIER_DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// Longest time for which readiness may be withdrawn before the listener closes.
 pub const SHUTDOWN_DELAY_MAX: Duration = Duration::from_secs(20);
 /// Responses shorter than this are not compressed.

@@ -6,6 +6,7 @@ pub(crate) mod bucket;
 pub(crate) mod carbon;
 pub(crate) mod compression;
 pub(crate) mod http;
+pub(crate) mod notifier;
 pub(crate) mod stream;
 pub(crate) mod tsdb;
 

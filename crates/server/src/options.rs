@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_model::Labels;
 use chronolith_service::ServiceOptions;
 use chronolith_tsdb::{BucketOptions, LimitsTable};
 
@@ -29,6 +30,8 @@ pub struct ServerOptions {
     pub bucket: Option<BucketOptions>,
     /// Writes and queries; with multi-tenancy `X-Scope-OrgID` names the tenant.
     pub service: ServiceOptions,
+    /// Notifications of alerts.
+    pub notifier: NotifierOptions,
     /// True if each HTTP request is logged.
     pub access_log: bool,
     /// Interval at which the server stores its own metrics; 0 = never.
@@ -48,11 +51,27 @@ impl ServerOptions {
             web: WebOptions::default(),
             bucket: None,
             service: ServiceOptions::new(data_dir),
+            notifier: NotifierOptions::default(),
             access_log: false,
             self_scrape_interval_ms: 10_000,
             shown: Vec::new(),
             config_yaml: String::new(),
         }
+    }
+}
+
+/// Notifications of alerts.
+#[derive(Debug, Clone)]
+pub struct NotifierOptions {
+    /// File with the `alerting:` block of Prometheus; `None`: there are no Alertmanagers.
+    pub config_file: Option<PathBuf>,
+    /// Labels of all alerts that have none of the name.
+    pub external_labels: Labels,
+}
+
+impl Default for NotifierOptions {
+    fn default() -> NotifierOptions {
+        NotifierOptions { config_file: None, external_labels: Labels::empty() }
     }
 }
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use axum::Router;
 use chronolith_base::{Env, thread};
+use chronolith_rules::notifier::Alert;
 use chronolith_service::evaluation::influxql::continuous;
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use chronolith_service::options::CarbonProtocol;
@@ -88,6 +89,7 @@ impl Server {
         if let Some(tls) = web.carbon_tls() {
             tls.read(&web.service.env).map_err(RunError::WebConfig)?;
         }
+        start_notifier(&web, &runtime)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(web.clone(), listener, http::router(web.clone()), closed.clone()));
         listen_for_points(&web, &runtime, &closed)?;
@@ -156,6 +158,7 @@ impl Server {
             self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
         self.spawn_continuous_queries()?;
+        self.spawn_notifier()?;
         let is_read_only = self.running.web.service.options.is_read_only;
         if is_read_only {
             tracing::info!("read-only: writes, deletions and other changes are refused");
@@ -230,6 +233,22 @@ impl Server {
         Ok(())
     }
 
+    /// Reads the alerting configuration and the files that it names again whenever one of them has changed.
+    fn spawn_notifier(&mut self) -> Result<(), RunError> {
+        if !self.running.web.notifier().has_file() {
+            return Ok(());
+        }
+        let web = self.running.web.clone();
+        let stop = self.running.stop.clone();
+        let run = move || {
+            while !stop.wait(TICK_PAUSE) {
+                guarded(&web, "alerting-config", || web.refresh_notifier());
+            }
+        };
+        self.running.threads.push(thread::spawn("alerting-config", run).map_err(RunError::Threads)?);
+        Ok(())
+    }
+
     fn spawn_continuous_queries(&mut self) -> Result<(), RunError> {
         let web = self.running.web.clone();
         let stop = self.running.stop.clone();
@@ -264,6 +283,11 @@ impl Server {
         Ok(())
     }
 
+    /// Queues alerts for all Alertmanagers of the alerting configuration. Waits for none of them.
+    pub fn send_alerts(&self, alerts: &[Arc<Alert>]) {
+        self.running.web.notifier().send(alerts);
+    }
+
     /// Address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -296,6 +320,20 @@ impl Server {
     pub fn stop(self) -> Result<(), RunError> {
         self.running.stop(None)
     }
+}
+
+/// Reads the alerting configuration, if there is one, and starts a sender for each Alertmanager.
+fn start_notifier(web: &Web, runtime: &Runtime) -> Result<(), RunError> {
+    web.notifier().start(runtime.handle().clone());
+    if web.notifier().read(&web.service.env).map_err(RunError::Alerting)? {
+        let (alertmanagers, ignored_blocks) = web.notifier().summary();
+        tracing::info!(
+            alertmanagers,
+            ignored_blocks = ignored_blocks.join(" "),
+            "alerting configuration read"
+        );
+    }
+    Ok(())
 }
 
 fn runtime(options: &ServerOptions) -> Result<Runtime, RunError> {

@@ -17,6 +17,7 @@ pub(crate) use self::carbon_tls::CarbonTls;
 use crate::connections::Connections;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
+use crate::notifier::Notifier;
 use crate::options::{Reload, ServerOptions, ShownSetting};
 use crate::web_config::{InUse, UsedBy, WebConfigFile};
 
@@ -27,6 +28,7 @@ pub(crate) struct Web {
     pub(crate) configuration: Configuration,
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
+    notifier: Notifier,
     web_config: Option<WebConfigFile>,
     carbon_tls: Option<CarbonTls>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
@@ -63,6 +65,7 @@ impl Web {
             configuration: Configuration { shown, reload },
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
+            notifier: Notifier::new(options.notifier.clone(), env.clock.clone()),
             invalid_logged_ns: AtomicU64::new(0),
             web_config: web_config.map(|path| WebConfigFile::new(path, UsedBy::Http)),
             carbon_tls: carbon_tls.map(|path| CarbonTls::new(path, &*env.disk)),
@@ -161,6 +164,27 @@ impl Web {
         }
         let counts = [("certificateExpirySeconds", certificate_expiry(&tls.current()))];
         self.audit_file("carbon TLS file read", read.err(), counts);
+    }
+
+    /// Sender of alerts.
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.notifier
+    }
+
+    /// Reads the alerting configuration and the files that it names again if one of them has changed, and
+    /// uses them. The outcome is logged.
+    pub(crate) fn refresh_notifier(&self) {
+        let read = self.notifier.read(&self.service.env);
+        let (alertmanagers, _) = self.notifier.summary();
+        match &read {
+            Ok(false) => return,
+            Ok(true) => tracing::info!(alertmanagers, "alerting configuration read"),
+            Err(error) => {
+                tracing::error!(error, "alerting configuration not used, the previous one stays in use");
+            }
+        }
+        let counts = [("alertmanagers", json!(alertmanagers))];
+        self.audit_file("alerting configuration read", read.err(), counts);
     }
 
     /// Writes the line of a file or of keys that were read again. They are used in any case: their author has

@@ -12,7 +12,7 @@ use super::carbon_tls::CARBON_TLS;
 use super::memory::{self, Memory};
 use super::server;
 use crate::metrics::bucket::BucketState;
-use crate::metrics::{background, bucket, carbon, compression, http, stream, tsdb};
+use crate::metrics::{background, bucket, carbon, compression, http, notifier, stream, tsdb};
 use crate::process;
 use crate::web::Web;
 
@@ -27,6 +27,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(compression::COMPRESSION, &metrics.compression, out);
     collect(background::BACKGROUND, &metrics.background, out);
     collect(background::CONTINUOUS, &web.service.influx, out);
+    collect(notifier::NOTIFIER, web.notifier(), out);
     collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &web.service.carbon, out);
@@ -85,6 +86,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(http::HTTP),
         of(compression::COMPRESSION),
         of(background::BACKGROUND),
+        of(notifier::NOTIFIER),
         of(write::WRITE),
         of(line_protocol::LINE_PROTOCOL),
         of(carbon::CARBON),

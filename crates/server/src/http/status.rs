@@ -1,6 +1,6 @@
 //! Status API: build and runtime information, settings, progress of the WAL replay, cardinality of the head
-//! or of selected series (`status/tsdb`), storage and memory by part; and the endpoints of rules and alerts,
-//! which return empty lists because the server neither scrapes targets nor evaluates rules.
+//! or of selected series (`status/tsdb`), storage and memory by part, Alertmanagers; and the endpoints of
+//! rules and alerts, which return empty lists because the server neither scrapes targets nor evaluates rules.
 
 use std::sync::Arc;
 
@@ -117,8 +117,10 @@ pub(super) async fn alerts() -> Response<Body> {
     success(&json!({ "alerts": [] }))
 }
 
-pub(super) async fn alertmanagers() -> Response<Body> {
-    success(&json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] }))
+pub(super) async fn alertmanagers(State(web): State<Arc<Web>>) -> Response<Body> {
+    let (active, dropped) = web.notifier().urls();
+    let entries = |urls: Vec<String>| urls.into_iter().map(|url| json!({ "url": url })).collect::<Value>();
+    success(&json!({ "activeAlertmanagers": entries(active), "droppedAlertmanagers": entries(dropped) }))
 }
 
 pub(super) async fn runtime(State(web): State<Arc<Web>>) -> Response<Body> {

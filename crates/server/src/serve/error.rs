@@ -30,6 +30,9 @@ pub enum RunError {
     /// The web configuration file cannot be used.
     #[error("{0}")]
     WebConfig(String),
+    /// The alerting configuration cannot be used.
+    #[error("{0}")]
+    Alerting(String),
     /// A file of Graphite's rules cannot be used.
     #[error("{0}")]
     GraphiteRules(String),
