@@ -9,6 +9,8 @@ mod client;
 mod files;
 mod reading;
 mod sender;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 use std::collections::BTreeMap;
