@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use chronolith_base::{Disk, Env};
 use chronolith_server::{
-    Reload, RunError, Server, ServerOptions, check_access_file, check_carbon_tls, check_web_config,
+    Reload, RunError, Server, ServerOptions, check_access_file, check_alerting_config, check_carbon_tls,
+    check_web_config,
 };
 use clap::ArgMatches;
 
@@ -61,6 +62,9 @@ fn check_files(options: &ServerOptions, disk: &dyn Disk) -> anyhow::Result<()> {
     if let Some(path) = &options.service.write.carbon.tls_file {
         let why = check_carbon_tls(path, disk).err();
         why.map_or(Ok(()), |why| Err(anyhow::anyhow!("carbon.tls: {}: {why}", path.display())))?;
+    }
+    if let Some(path) = &options.notifier.config_file {
+        check_alerting_config(path, disk).map_err(anyhow::Error::msg)?;
     }
     Ok(())
 }
@@ -119,6 +123,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
         },
         RunError::Bucket(_) => "see docs/bucket.md for the forms of --bucket and its settings",
         RunError::WebConfig(_) => "see docs/tls.md; `chronolith check web-config FILE` checks the file",
+        RunError::Alerting(_) => "see docs/rules.md for what the file may have",
         RunError::Access(_) => "see docs/access.md for the form of the file",
         RunError::GraphiteRules(_) => "see docs/graphite.md for the files of rules",
         RunError::QueryLog(_) | RunError::AuditLog(_) => {

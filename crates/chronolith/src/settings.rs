@@ -13,6 +13,7 @@ mod file;
 mod flags;
 mod influx_names;
 mod prometheus_flags;
+mod rules;
 mod selection_limits;
 mod sources;
 mod table;

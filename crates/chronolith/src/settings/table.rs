@@ -4,7 +4,7 @@
 
 use super::declaration::{Form, Setting};
 use super::value::{self, set};
-use super::{bucket, carbon, fetch_limits, selection_limits};
+use super::{bucket, carbon, fetch_limits, rules, selection_limits};
 
 /// A group of settings with its heading.
 pub(super) struct Group {
@@ -13,12 +13,13 @@ pub(super) struct Group {
 }
 
 /// All groups, in the order of help, reference and the page of settings.
-pub(super) static GROUPS: [Group; 9] = [
+pub(super) static GROUPS: [Group; 10] = [
     Group { title: "Network", settings: NETWORK },
     Group { title: "Storage", settings: STORAGE },
     Group { title: "Limits of series and samples", settings: LIMITS },
     Group { title: "Queries", settings: QUERIES },
     Group { title: "Writes", settings: WRITES },
+    Group { title: "Rules and alerts", settings: rules::SETTINGS },
     Group { title: "InfluxDB", settings: INFLUXDB },
     Group { title: "Graphite", settings: GRAPHITE },
     Group { title: "Bucket", settings: bucket::SETTINGS },
