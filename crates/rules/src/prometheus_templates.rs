@@ -108,6 +108,9 @@ mod tests {
         let unclosed = PrometheusTemplates::default().check("Down", "{{ $labels");
         assert_eq!(unclosed, Err("template: __alert_Down:1: unclosed action".to_owned()));
         let error = expand("{{ first . }}").expect_err("no vector");
-        assert!(error.starts_with("error executing template __alert_Down: template: __alert_Down:1:"), "{error}");
+        assert!(
+            error.starts_with("error executing template __alert_Down: template: __alert_Down:1:"),
+            "{error}"
+        );
     }
 }
