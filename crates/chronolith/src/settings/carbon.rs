@@ -31,7 +31,7 @@ pub(super) const TLS: Setting = Setting::server(
     "carbon.tls",
     "",
     Form::Text("FILE"),
-    "File whose tls_server_config is used for carbon over TCP; carbon then has no UDP; the file is read again when it or a certificate changes",
+    "File whose tls_server_config carbon uses over TCP, and then not over UDP; read again when it or a certificate changes",
     |s, v| set_file(&mut s.server.service.write.carbon.tls_file, v),
 );
 

@@ -1,6 +1,7 @@
-//! The server on real sockets and as a program of its parts: documents, answers of InfluxDB, restarts,
-//! TLS, keys of a provider.
+//! The server on real sockets and as a program of its parts: Alertmanagers, documents, answers of InfluxDB,
+//! keys of a provider, restarts, TLS.
 
+mod alertmanager;
 mod documents;
 mod influx;
 mod issuer_keys;

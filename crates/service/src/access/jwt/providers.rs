@@ -1,8 +1,8 @@
 //! Issuers whose keys are fetched from an OpenID Connect provider: when to fetch, and what a fetch changes.
 //!
 //! Invariants: one fetch per provider at a time; a fetch that fails leaves the keys in use as they are;
-//! tokens with unknown keys cause one fetch per [`UNKNOWN_KEY_PAUSE_NS`], however many they are. The lock of a
-//! provider is never held during a request or while a key set is parsed.
+//! tokens with unknown keys cause one fetch per [`UNKNOWN_KEY_PAUSE_NS`], however many there are. The lock
+//! of a provider is never held during a request or while a key set is parsed.
 //! Not here: requests (`server`), the form of documents (`discovery`).
 
 use std::sync::Arc;
