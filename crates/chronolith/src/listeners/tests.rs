@@ -62,6 +62,9 @@ fn a_listener_for_other_hosts_is_a_warning_that_names_it() {
 fn a_carbon_listener_is_open_without_a_list_of_senders_and_without_certificates_of_clients() {
     let disk = MemDisk::new();
     disk.create_dir_all(Path::new("/etc")).unwrap();
+    for name in ["a", "b", "c"] {
+        disk.write_atomic(&Path::new("/etc").join(name), b"PEM").unwrap();
+    }
     let tls = "tls_server_config: {cert_file: a, key_file: b, client_ca_file: c, client_auth_type: ";
     for (name, policy) in [("all.yml", "RequireAndVerifyClientCert"), ("some.yml", "VerifyClientCertIfGiven")]
     {

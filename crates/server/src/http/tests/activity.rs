@@ -107,6 +107,8 @@ async fn a_tenant_that_folds_sees_its_metrics_and_the_label_that_exploded() {
     assert_eq!((&labels[0]["label"], &labels[1]["label"]), (&"user".into(), &"zone".into()), "{labels}");
     assert!(labels[0]["values"].as_u64().is_some_and(|values| (30..50).contains(&values)), "{labels}");
     assert_eq!(labels[1]["values"], 1);
+    // Tenants have metrics of their own from their first request on.
+    server.get("/api/v1/query?query=m_total").await;
     let exposed = server.get("/metrics").await.text;
     let has_line = |start: &str| exposed.lines().any(|line| line.starts_with(start));
     let series = r#"chronolith_tenant_overflow_metric_series{tenant="anonymous",metric="m_total"} 40"#;

@@ -143,7 +143,7 @@ async fn no_answer_has_a_byte_of_another_tenant() {
         let answer = send(&server, "GET", path, &headers).await;
         if random.below(8) == 0 {
             let series = series_for(&server, &mark(tenant)).await;
-            assert_eq!(series.len(), 4, "two series in two forms: {series:?}");
+            assert_eq!(series.len(), 12, "six series in two forms: {series:?}");
             let foreign = series.iter().find(|line| !line.contains(&mark(tenant)));
             assert_eq!(foreign, None, "tenant {tenant}: remote read");
         }
