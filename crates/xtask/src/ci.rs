@@ -176,8 +176,8 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     Ok(sum.failed_count == 0)
 }
 
-/// Compares the cost of the steps that passed with the recorded figures, or records it. A run for a merge names
-/// what costs more, a run for a release fails: machines of merges are shared, and a step may wait for others.
+/// Compares the cost of the steps that passed with the recorded figures, or records it. A run for a merge
+/// names what costs more, a run for a release fails: machines of merges are shared, and a step may wait.
 fn judge_cost(
     root: &Path,
     start: Result<cost::Start, String>,
