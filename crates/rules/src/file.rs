@@ -14,7 +14,6 @@ pub use options::{FileLimits, FileOptions, UnknownFields};
 
 mod check;
 mod decode;
-mod duration;
 mod faults;
 mod group_entry;
 mod options;

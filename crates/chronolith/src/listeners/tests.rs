@@ -57,7 +57,7 @@ fn a_listener_for_other_hosts_is_a_warning_that_names_it() {
     );
 }
 
-/// Carbon has no logins: a list of senders or certificates of clients are what there is.
+/// Carbon has no logins: a list of senders, or certificates of clients, restricts a listener.
 #[test]
 fn a_carbon_listener_is_open_without_a_list_of_senders_and_without_certificates_of_clients() {
     let disk = MemDisk::new();

@@ -7,7 +7,8 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::duration::parse_ms;
+use chronolith_model::duration::parse_prometheus_duration_ms;
+
 use super::faults::{Faults, quoted};
 use super::options::{FileOptions, UnknownFields};
 use crate::yaml::{Node, NodeKind, Position};
@@ -300,10 +301,10 @@ impl Decoder<'_> {
             self.mismatch(node, "string");
             return None;
         };
-        match parse_ms(text) {
+        match parse_prometheus_duration_ms(text) {
             Ok(duration_ms) => Some(duration_ms),
-            Err(message) => {
-                self.faults.add(node.position, message);
+            Err(error) => {
+                self.faults.add(node.position, error.to_string());
                 None
             }
         }

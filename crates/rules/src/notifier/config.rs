@@ -8,7 +8,6 @@
 
 mod alertmanager;
 mod document;
-mod duration;
 mod fields;
 mod http;
 mod relabel;

@@ -369,17 +369,26 @@ impl OverflowTable {
             self.remove_idle(before);
         }
         self.remove(&changes.removed);
-        let slots: Vec<usize> =
-            changes.slots.iter().map(|slot| self.restore_slot(slot)).collect::<Result<_, _>>()?;
+        let slots = self.restore_slots(&changes.slots)?;
         for sample in &changes.samples {
-            let slot = slots.get(sample.slot as usize).ok_or("a slot is missing")?;
-            if !OverflowTable::takes_time(sample.time) {
-                return Err(format!("time {} is not valid", sample.time));
-            }
-            let entry = self.entry_in(sample.key, *slot);
+            let entry = self.replayed_entry(&slots, sample.slot, sample.key, sample.time)?;
             self.fold(entry, sample.time, sample.value);
         }
         Ok(())
+    }
+
+    /// Restores the slots of a frame; returns their numbers.
+    fn restore_slots(&mut self, slots: &[OverflowSlot<'_>]) -> Result<Vec<usize>, String> {
+        slots.iter().map(|slot| self.restore_slot(slot)).collect()
+    }
+
+    /// Returns the entry of a sample of a frame, whose slots have the numbers `slots`.
+    fn replayed_entry(&mut self, slots: &[usize], slot: u32, key: u128, time: i64) -> Result<usize, String> {
+        let slot = slots.get(slot as usize).ok_or("a slot is missing")?;
+        if !OverflowTable::takes_time(time) {
+            return Err(format!("time {time} is not valid"));
+        }
+        Ok(self.entry_in(key, *slot))
     }
 
     /// Returns the entry of a series in a slot, without a sample if it is new or was in another slot.

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use chronolith_model::relabel::RelabelRule;
 
-use super::duration::duration_ms;
 use super::fields::{Fault, Fields};
 use super::http::{self, HttpOptions};
 use super::relabel;
@@ -45,7 +44,7 @@ pub(super) fn read(node: &Node, dir: &Path) -> Result<AlertmanagerSet, Fault> {
     }
     let timeout_ms = match fields.value("timeout")? {
         None => DEFAULT_TIMEOUT_MS,
-        Some(timeout) => duration_ms(&timeout)?.clamp(1, TIMEOUT_MAX_MS),
+        Some(timeout) => timeout.duration_ms()?.clamp(1, TIMEOUT_MAX_MS),
     };
     let set = AlertmanagerSet {
         scheme: scheme(&mut fields)?,

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 
+use chronolith_model::duration::parse_prometheus_duration_ms;
+
 use crate::yaml::{Node, NodeKind, Position};
 
 /// A fault of the file.
@@ -41,6 +43,14 @@ pub(super) struct Field {
 pub(super) struct Text {
     pub(super) text: String,
     pub(super) position: Position,
+}
+
+impl Text {
+    /// A duration in milliseconds.
+    pub(super) fn duration_ms(&self) -> Result<u64, Fault> {
+        let parsed = parse_prometheus_duration_ms(&self.text);
+        parsed.map(i64::unsigned_abs).map_err(|error| Fault::new(self.position, error.to_string()))
+    }
 }
 
 /// Fields of one mapping.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::document::{FILE_BYTES_MAX, parse_yaml};
-use super::duration::duration_ms;
 use super::fields::{Fault, Fields, items, text};
 use crate::yaml::Node;
 
@@ -80,7 +79,7 @@ pub(super) fn files(fields: &mut Fields, dir: &Path) -> Result<Vec<FileDiscovery
         }
         // All files are compared once per second, so that the interval has no effect.
         if let Some(interval) = section.text("refresh_interval")? {
-            duration_ms(&interval)?;
+            interval.duration_ms()?;
         }
         section.end()?;
         if let Some(name) = names.iter().find(|name| !is_pattern(&name.text)) {

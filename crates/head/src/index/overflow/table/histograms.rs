@@ -102,14 +102,9 @@ impl OverflowTable {
     /// # Errors
     /// As [`OverflowTable::apply`].
     pub(crate) fn apply_histograms(&mut self, changes: &OverflowHistogramsRef<'_>) -> Result<(), String> {
-        let slots: Vec<usize> =
-            changes.slots.iter().map(|slot| self.restore_slot(slot)).collect::<Result<_, _>>()?;
+        let slots = self.restore_slots(&changes.slots)?;
         for sample in &changes.samples {
-            let slot = slots.get(sample.slot as usize).ok_or("a slot is missing")?;
-            if !OverflowTable::takes_time(sample.time) {
-                return Err(format!("time {} is not valid", sample.time));
-            }
-            let entry = self.entry_in(sample.key, *slot);
+            let entry = self.replayed_entry(&slots, sample.slot, sample.key, sample.time)?;
             self.fold_histogram(entry, sample.time, &sample.histogram, usize::MAX);
         }
         Ok(())
