@@ -12,6 +12,7 @@ pub mod prometheus_templates;
 pub mod round;
 pub mod rule;
 pub mod schedule;
+pub mod status;
 pub mod template;
 pub mod template_engine;
 #[cfg(test)]

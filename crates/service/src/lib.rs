@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod options;
 pub mod query;
 pub mod refusal;
+pub mod rules;
 pub mod service;
 pub mod write;
 

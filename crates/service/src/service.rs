@@ -20,9 +20,9 @@ use crate::carbon::CarbonContext;
 use crate::carbon::rules::PathRules;
 use crate::influx::InfluxContext;
 use crate::lifecycle::Lifecycle;
-use crate::metrics::query::QueryMetrics;
 use crate::options::ServiceOptions;
 use crate::query::context::QueryContext;
+use crate::rules::RuleStatuses;
 use crate::write::Writes;
 
 /// State that all calls share.
@@ -43,14 +43,14 @@ pub struct Service {
     pub threads: QueryThreads,
     /// State of queries.
     pub queries: QueryContext,
-    /// Counters of queries.
-    pub query_metrics: QueryMetrics,
     /// State of writes.
     pub writes: Writes,
     /// Inputs and rules of carbon.
     pub carbon: CarbonContext,
     /// State of InfluxQL.
     pub influx: InfluxContext,
+    /// Rule groups and their status.
+    pub rules: RuleStatuses,
     /// Wall clock at the start.
     pub started_ms: i64,
     /// Blocks in the bucket, on a server that reads them.
@@ -70,9 +70,9 @@ impl Service {
             admission: Admission::new(&options, &env.clock),
             threads: QueryThreads::default(),
             queries: QueryContext::new(&options),
-            query_metrics: QueryMetrics::default(),
             writes: Writes::new(env.clock.clone(), options.tenant_metrics_max),
             influx: InfluxContext::new(&env.rng),
+            rules: RuleStatuses::default(),
             started_ms: env.clock.now_ms(),
             bucket: OnceLock::new(),
             carbon: CarbonContext::new(&options.write.carbon.listeners),

@@ -145,7 +145,7 @@ fn a_result_is_stored_and_read_by_the_next_rule() {
     assert_eq!(run(&service, &tenant, &next, || {}), Some(Ok(1)), "5 * 2 is stored");
     let none = Rule { metric: "never", text: "up:sum > 5" };
     assert_eq!(run(&service, &tenant, &none, || {}), Some(Ok(0)));
-    assert_eq!(service.query_metrics.instant.cumulative().0.last().map(|bucket| bucket.1), Some(3));
+    assert_eq!(service.queries.metrics.instant.cumulative().0.last().map(|bucket| bucket.1), Some(3));
     let usage = service.queries.top.list(None, service.env.clock.now_ms());
     assert_eq!(usage.queries.len(), 3, "each stands among the costly queries");
 }
@@ -182,5 +182,5 @@ fn one_rule_runs_at_a_time_and_within_the_limits_of_queries() {
     let wrong = Rule { metric: "x", text: "sum(" };
     let failed = run(&service, &tenant, &wrong, || {}).expect("a permit").expect_err("no expression");
     assert_eq!(failed.end, End::Invalid);
-    assert_eq!(service.query_metrics.failed.get(), 2);
+    assert_eq!(service.queries.metrics.failed.get(), 2);
 }

@@ -34,7 +34,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     if let Some(tls) = web.carbon_tls() {
         collect(CARBON_TLS, tls, out);
     }
-    collect(query::QUERY, &web.service.query_metrics, out);
+    collect(query::QUERY, &web.service.queries.metrics, out);
     collect(query::QUERY_CACHE, &web.service.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
     collect(stream::FEDERATE, &metrics.federate, out);

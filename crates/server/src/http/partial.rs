@@ -44,7 +44,7 @@ impl PartialResponse {
         let ctx = ctx.with_partial_response();
         let result = read(&ctx);
         if result.is_ok() && ctx.warnings().is_partial() {
-            web.service.query_metrics.partial.add(1);
+            web.service.queries.metrics.partial.add(1);
         }
         result
     }

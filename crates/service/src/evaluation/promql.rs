@@ -228,7 +228,7 @@ impl Evaluation<'_> {
         let printed = print(&PromqlAnswer { result, timings, trace: &self.trace });
         // A query whose deadline passed during encoding may be restarted, and would count twice.
         if printed.is_ok() {
-            let metrics = &service.query_metrics;
+            let metrics = &service.queries.metrics;
             metrics.samples.add(samples_read);
             let duration = if step_ms > 0 { &metrics.range } else { &metrics.instant };
             duration.observe_ns(self.running.duration_ns());

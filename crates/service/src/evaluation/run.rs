@@ -291,7 +291,7 @@ impl Service {
 
     /// Counts a call that has ended, by its end; `None` = it has an answer.
     pub fn count_end(&self, ctx: &CallContext, end: Option<End>) {
-        let query = &self.query_metrics;
+        let query = &self.queries.metrics;
         query.moved_starts.add(u64::from(ctx.is_start_moved()));
         for limit in FetchLimit::ALL {
             query.fetch_limits[limit as usize].add(u64::from(end.is_some() && ctx.is_exceeded(limit)));

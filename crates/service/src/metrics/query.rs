@@ -4,7 +4,6 @@ use chronolith_model::query::FetchLimit;
 
 use super::definition::Metric;
 use crate::counter::{Counter, Seconds};
-use crate::query::range_cache::CacheCounts;
 
 /// Counters of queries.
 #[derive(Default)]
@@ -77,6 +76,22 @@ pub static QUERY: &[Metric<QueryMetrics>] = &[
         },
     ),
 ];
+
+/// Counts of the result cache.
+pub struct CacheCounts {
+    /// Queries whose steps were all cached.
+    pub hits: u64,
+    /// Queries of which some steps were cached.
+    pub partial_hits: u64,
+    /// Queries without a cached step.
+    pub misses: u64,
+    /// Results that made room for others.
+    pub evictions: u64,
+    /// Results at hand.
+    pub entries: usize,
+    /// Memory of the cached results.
+    pub bytes: u64,
+}
 
 /// Declarations of the result cache.
 pub static QUERY_CACHE: &[Metric<CacheCounts>] = &[

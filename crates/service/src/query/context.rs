@@ -12,6 +12,7 @@ use crate::activity::metric_usage::MetricUsage;
 use crate::activity::top_queries::TopQueries;
 use crate::admission::small::SmallQueries;
 use crate::limits::QUERY_BYTES_MAX;
+use crate::metrics::query::QueryMetrics;
 use crate::options::{Features, ServiceOptions};
 
 /// State that all queries share.
@@ -30,6 +31,8 @@ pub struct QueryContext {
     pub log: QueryLog,
     /// The log of slow queries.
     pub slow_log: SlowLog,
+    /// Counters of all queries.
+    pub metrics: QueryMetrics,
     /// Queries of the last hour by cost.
     pub top: TopQueries,
     /// Metrics that queries select.
@@ -48,6 +51,7 @@ impl QueryContext {
             cache: RangeCache::new(options.query.cache_bytes_max),
             log: QueryLog::new(options.query.log_file.clone()),
             slow_log: SlowLog::default(),
+            metrics: QueryMetrics::default(),
             top: TopQueries::default(),
             metric_usage: MetricUsage::default(),
         }

@@ -21,6 +21,7 @@ use chronolith_promql::engine::{MatrixSeries, StepSet};
 use parking_lot::Mutex;
 
 use crate::limits::RANGE_CACHE_ENTRIES_MAX;
+use crate::metrics::query::CacheCounts;
 
 /// The part of the cache that one entry may take is 1 divided by this.
 const ENTRY_SHARE: u64 = 8;
@@ -109,22 +110,6 @@ pub struct RangeCache {
     partial_hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
-}
-
-/// Counts for metrics.
-pub struct CacheCounts {
-    /// Queries whose steps were all cached.
-    pub hits: u64,
-    /// Queries of which some steps were cached.
-    pub partial_hits: u64,
-    /// Queries without a cached step.
-    pub misses: u64,
-    /// Results that made room for others.
-    pub evictions: u64,
-    /// Results at hand.
-    pub entries: usize,
-    /// Memory of the cached results.
-    pub bytes: u64,
 }
 
 impl RangeCache {

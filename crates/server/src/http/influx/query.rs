@@ -205,7 +205,7 @@ fn execute_all(
     if let Some(audited) = &mut audited {
         audited.set_outcome(error.as_deref(), storage.deleted_series.load(Ordering::Relaxed));
     }
-    web.service.query_metrics.influxql.observe_ns(listed.duration_ns());
+    web.service.queries.metrics.influxql.observe_ns(listed.duration_ns());
     listed.record(0, error.is_some());
     sink.finish()
 }

@@ -155,7 +155,7 @@ async fn check_left_out(bucket: &BucketOfThree, status: u16) {
     let start = "partial result: block ";
     assert!(text.starts_with(&format!("{start}{}", bucket.second())), "{text}");
     assert!(text.contains("(2023-11-14T14:") && text.contains("failed: "), "{text}");
-    assert_eq!(server.web.service.query_metrics.partial.get(), 1);
+    assert_eq!(server.web.service.queries.metrics.partial.get(), 1);
 
     let range = format!("/api/v1/query_range?query={SUM}&start={}&end={NOW_S}&step=60", NOW_S - 600);
     let (refused, partial) = both(&server, &range).await;

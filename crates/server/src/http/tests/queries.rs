@@ -240,7 +240,7 @@ async fn over_large_queries_are_refused_with_their_estimate() {
         "query would need about 80 MB for its result (1000 series, 10001 steps), the limit is 1.0 MB: select fewer \
          series, aggregate them, or ask for a shorter range or a longer step",
     );
-    assert_eq!(server.web.service.query_metrics.samples.get(), 0, "nothing was read");
+    assert_eq!(server.web.service.queries.metrics.samples.get(), 0, "nothing was read");
     for query in ["m%2B1", "abs(m)", "max_over_time(m[1m:1s])", "m%3Ebool%200"] {
         assert_eq!(server.get(&path(query)).await.status, 422, "{query}");
     }

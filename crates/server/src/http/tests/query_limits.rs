@@ -25,7 +25,7 @@ async fn a_query_above_a_limit_is_refused_and_counted() {
         let server = limited(&bucket, QueryLimits { fetch: at, ..QueryLimits::default() });
         let answer = server.get(&instant(SUM)).await;
         assert_eq!(answer.json()["data"]["result"][0]["value"][1], "600", "{limit:?}: {}", answer.text);
-        assert_eq!(server.web.service.query_metrics.fetch_limits[limit as usize].get(), 0);
+        assert_eq!(server.web.service.queries.metrics.fetch_limits[limit as usize].get(), 0);
 
         let server = limited(&bucket, QueryLimits { fetch: above, ..QueryLimits::default() });
         // A partial result is none of a limit.
@@ -36,7 +36,7 @@ async fn a_query_above_a_limit_is_refused_and_counted() {
             assert!(answer.text.contains(limit.setting()), "{}", answer.text);
         }
         for one in FetchLimit::ALL {
-            let count = server.web.service.query_metrics.fetch_limits[one as usize].get();
+            let count = server.web.service.queries.metrics.fetch_limits[one as usize].get();
             assert_eq!(count, if one == limit { 2 } else { 0 }, "{one:?}");
         }
     }
@@ -53,7 +53,7 @@ async fn samples_older_than_the_lookback_are_not_seen() {
     assert_eq!(server.get(&instant(SUM)).await.json()["data"]["result"][0]["value"][1], "300");
     let values = server.get(&range(SUM)).await.json();
     assert_eq!(values["data"]["result"][0]["values"][10][1], "300");
-    assert_eq!(server.web.service.query_metrics.moved_starts.get(), 2);
+    assert_eq!(server.web.service.queries.metrics.moved_starts.get(), 2);
     let ids = server.get("/api/v1/label/id/values").await.json();
     assert_eq!(ids["data"], serde_json::json!(["1", "2", "all"]));
     let series = server.get("/api/v1/series?match[]=m").await.json();

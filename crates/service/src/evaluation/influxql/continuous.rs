@@ -235,7 +235,7 @@ fn evaluate(
         Err(StatementError::Text(error) | StatementError::Forbidden(error)) => Err(error),
         Err(StatementError::Query(error)) => Err(query_error(&error)),
     };
-    service.query_metrics.influxql.observe_ns(listed.duration_ns());
+    service.queries.metrics.influxql.observe_ns(listed.duration_ns());
     listed.record(0, written.is_err());
     written
 }

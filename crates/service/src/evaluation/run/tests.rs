@@ -88,13 +88,13 @@ async fn what_is_not_small_is_begun_anew_elsewhere_and_starts_there_next_time() 
         let (result, threads) = run_one(&service, "large", false).await;
         assert_eq!((result, threads[0], threads.len()), (Ok(7), begun, 2));
         assert_ne!(threads[1], begun);
-        assert_eq!(service.query_metrics.timed_out.get(), 0, "it was not over");
+        assert_eq!(service.queries.metrics.timed_out.get(), 0, "it was not over");
         // The restart is remembered: the next query does not begin here, so that its time is over indeed.
         let begun = here();
         let (result, threads) = run_one(&service, "large", false).await;
         assert_eq!((result, threads.len()), (Err(Failure::TimedOut), 1));
         assert_ne!(threads[0], begun);
-        assert_eq!(service.query_metrics.timed_out.get(), 1);
+        assert_eq!(service.queries.metrics.timed_out.get(), 1);
         // The query that timed out took no time, so the next one begins here.
         let begun = here();
         let (result, threads) = run_one(&service, "large", true).await;
