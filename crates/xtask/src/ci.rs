@@ -8,6 +8,7 @@
 mod checkout;
 mod cost;
 mod kits;
+mod lints;
 mod long;
 mod peers;
 mod promqltest;
@@ -59,13 +60,12 @@ enum Tier {
     Release,
 }
 
-const STEPS: [Step; 27] = [
+const STEPS: [Step; 26] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
-    step("build", "the server, its tools and tests", Group::First, build),
+    step("build", "the server, its tools and tests, with lints", Group::First, build),
     step("test", "tests of the crates", Group::Tests, test),
-    step("clippy", "lints", Group::Tests, clippy),
     step("promqltest", "kit promqltest: PromQL scripts over HTTP", Group::Kits, promqltest::run),
     step("abuse", "kit abuse: hostile requests", Group::Kits, kits::abuse),
     step("grafana", "kit grafana-replay: calls of Grafana's data source", Group::Kits, kits::grafana),
@@ -300,10 +300,6 @@ fn fmt(ci: &Checkout) -> Result<Tally> {
     cargo(ci, &["fmt", "--all", "--check"])
 }
 
-fn clippy(ci: &Checkout) -> Result<Tally> {
-    cargo(ci, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
-}
-
 fn append_path(ci: &Checkout) -> Result<Tally> {
     if let Err(why) = peers::need_package("valgrind", || crate::process::find_program("valgrind").is_some()) {
         return Ok(Tally::not_run(&why));
@@ -334,8 +330,14 @@ fn influxql(ci: &Checkout) -> Result<Tally> {
 }
 
 /// With the features of the step `test`: a choice of packages would compile the dependencies a second time.
+/// A warning is a failure.
 fn build(ci: &Checkout) -> Result<Tally> {
-    cargo(ci, &["build", "--workspace", "--bins", "--tests", "--quiet"])
+    let done = run_cargo(ci, &["build", "--workspace", "--all-targets", "--quiet"])?;
+    let mut tally = Tally::of_step(done.success);
+    if let Err(why) = lints::driver() {
+        tally.add(&Tally::not_run(&format!("lints: {why}")));
+    }
+    Ok(tally)
 }
 
 fn cargo(ci: &Checkout, args: &[&str]) -> Result<Tally> {
@@ -384,7 +386,10 @@ fn loom(ci: &Checkout) -> Result<Tally> {
 fn run_cargo(ci: &Checkout, args: &[&str]) -> Result<crate::process::Finished> {
     let command: Vec<String> = ["cargo"].iter().chain(args).map(|word| (*word).to_owned()).collect();
     println!("$ {}", command.join(" "));
-    run_within(CARGO_WITHIN, &command, &ci.root, &[])
+    // `test` has the same environment as `build`: the compiler is part of what cargo compares.
+    let driver = lints::driver().ok();
+    let env: Vec<(&str, &str)> = driver.as_deref().map(lints::environment).into_iter().flatten().collect();
+    run_within(CARGO_WITHIN, &command, &ci.root, &env)
 }
 
 #[cfg(test)]
@@ -402,9 +407,9 @@ mod tests {
     fn steps_are_chosen_by_name_and_keep_their_order() {
         check(&["--all"], &STEPS.map(|step| step.name));
         check(&["--only", "fuzz,tidy"], &["tidy", "fuzz"]);
-        check(&["--all", "--only", "clippy"], &["clippy"]);
-        check(&["--only", "clippy,tidy"], &["tidy", "clippy"]);
-        check(&["--only", "clippy,tidy", "--skip", "tidy"], &["clippy"]);
+        check(&["--all", "--only", "fmt"], &["fmt"]);
+        check(&["--only", "fmt,tidy"], &["tidy", "fmt"]);
+        check(&["--only", "fmt,tidy", "--skip", "tidy"], &["fmt"]);
     }
 
     /// A merge waits for no step of a release; a release runs all that a merge does.
@@ -428,8 +433,8 @@ mod tests {
         assert!(Choice::parse(&["--only", "lint"]).is_err());
         assert!(Choice::parse(&["--fast"]).is_err());
         assert!(Choice::parse(&["--only"]).is_err());
-        assert!(Choice::parse(&["--all", "clippy"]).is_err());
-        assert!(Choice::parse(&["--only", "clippy", "--fast"]).is_err());
+        assert!(Choice::parse(&["--all", "fmt"]).is_err());
+        assert!(Choice::parse(&["--only", "fmt", "--fast"]).is_err());
     }
 
     /// The figures of a part of the steps would make all others incomparable.
