@@ -1,6 +1,7 @@
 //! Simulations for CI: operations of single-threaded seeds, crashes at every disk operation of short scripts,
 //! and some rounds of several threads. A failure prints its seed and the command that repeats it.
-//! `CHRONOLITH_SIM_OPS=1000000` runs as many operations as the step `simulator` of `cargo xtask ci --all`.
+//! `CHRONOLITH_SIM_OPS=1000000` runs as many operations as the step `simulator` of `cargo xtask ci --all`,
+//! and longer scripts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,11 +14,18 @@ use chronolith_sim::{
 const THREAD_COUNT: u64 = 2;
 
 /// Operations before a merge. The first seeds of a release are the same.
-const OPS_DEFAULT: u64 = 250_000;
+const OPS_DEFAULT: u64 = 150_000;
+
+/// Operations as asked for, and true before a release.
+fn ops() -> (u64, bool) {
+    let asked = std::env::var("CHRONOLITH_SIM_OPS").ok().map(|ops| ops.parse().expect("a number"));
+    let ops = asked.unwrap_or(OPS_DEFAULT);
+    (ops, ops >= 1_000_000)
+}
 
 #[test]
 fn operations_match_the_ledger() {
-    let ops = std::env::var("CHRONOLITH_SIM_OPS").map_or(OPS_DEFAULT, |ops| ops.parse().expect("a number"));
+    let (ops, _) = ops();
     let budget = Budget { ops: ops / THREAD_COUNT, seed_ops: 50_000 };
     let sum = std::thread::scope(|scope| {
         let run = |thread: u64| {
@@ -46,22 +54,27 @@ fn operations_match_the_ledger() {
 
 #[test]
 fn every_disk_operation_is_a_crash_point() {
+    let (_, is_release) = ops();
+    // Twice the operations have four times the crash points and operations after them.
+    let (op_count, points_min) = if is_release { (22, 500) } else { (16, 300) };
     let point_count = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for seed in 0..THREAD_COUNT {
             let point_count = &point_count;
-            scope.spawn(move || match run_crash_points(1 + seed, 22) {
+            scope.spawn(move || match run_crash_points(1 + seed, op_count) {
                 Ok(done) => point_count.fetch_add(done.crash_points, Ordering::Relaxed),
                 Err(failure) => panic!("{failure}"),
             });
         }
     });
-    assert!(point_count.into_inner() >= 500);
+    let point_count = point_count.into_inner();
+    assert!(point_count >= points_min, "{point_count} crash points");
 }
 
 #[test]
 fn concurrent_writers_read_their_acknowledged_samples() {
-    for seed in 1..4 {
+    let (_, is_release) = ops();
+    for seed in 1..if is_release { 4 } else { 3 } {
         match run_concurrent(seed, 6) {
             Ok(tally) => assert!(tally.samples > 10_000 && tally.starts == 6, "seed {seed}: {tally:?}"),
             Err(failure) => panic!("{failure}"),

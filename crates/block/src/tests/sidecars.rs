@@ -396,7 +396,7 @@ fn blocks(env: &Env) -> Vec<Arc<Block>> {
 }
 
 proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(12))]
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(5))]
     /// Any matchers over any range select the same samples by sidecar and index, and the same labels.
     #[test]
     fn a_block_reads_the_same_by_sidecar(

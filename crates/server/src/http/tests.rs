@@ -22,8 +22,9 @@ mod tenant_deletion;
 mod tenants_apart;
 mod tsdb_status;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use chronolith_base::Env;
@@ -59,6 +60,8 @@ impl Answer {
 
 pub(crate) struct Fixture {
     pub(crate) web: Arc<Web>,
+    /// Made for the first request: it takes as long as a hundred of them.
+    router: OnceLock<Router>,
 }
 
 fn shown_setting(name: &str, value: &str) -> ShownSetting {
@@ -71,6 +74,10 @@ fn shown_setting(name: &str, value: &str) -> ShownSetting {
 }
 
 impl Fixture {
+    pub(crate) fn new(web: Arc<Web>) -> Fixture {
+        Fixture { web, router: OnceLock::new() }
+    }
+
     pub(crate) fn starting() -> Fixture {
         Fixture::with(|_| {})
     }
@@ -84,7 +91,7 @@ impl Fixture {
         let mut options = ServerOptions::new("/data".into());
         options.shown.push(shown_setting("http", "127.0.0.1:9595"));
         change(&mut options);
-        Fixture { web: Arc::new(Web::new(env, options, None)) }
+        Fixture::new(Arc::new(Web::new(env, options, None)))
     }
 
     pub(crate) fn ready() -> Fixture {
@@ -127,7 +134,8 @@ impl Fixture {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let response = router(self.web.clone()).oneshot(request).await.unwrap();
+        let router = self.router.get_or_init(|| router(self.web.clone()));
+        let response = router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -600,7 +608,7 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
     options.web.lifecycle = true;
     let web = Arc::new(Web::new(env, options, Some(Arc::new(reload))));
     // The first reload comes before the store is open; its limits hold once it is.
-    let server = Fixture { web };
+    let server = Fixture::new(web);
     assert_eq!(
         server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await.status,
         StatusCode::OK

@@ -217,7 +217,7 @@ fn each_open_may_find_no_descriptor() {
     assert_eq!((statements, writes), (0, 0), "nothing fails");
     assert!(opens > 60, "{opens} opens");
     let (mut statement_failures, mut write_failures) = (0, 0);
-    for (failure_count, step) in [(1, 1), (5, 3), (40, 5)] {
+    for (failure_count, step) in [(1, 1), (5, 5), (40, 9)] {
         for open_count in (0..opens).step_by(step) {
             let (_, statements, writes) = run(open_count, failure_count);
             statement_failures += statements;

@@ -51,7 +51,7 @@ fn on_disk() -> (Fixture, Arc<MemDisk>) {
     options.web.admin_api = true;
     options.service.audit.file = Some(AUDIT_FILE.into());
     options.service.audit.has_queries = true;
-    (Fixture { web: Arc::new(Web::new(env, options, None)) }.open(), disk)
+    (Fixture::new(Arc::new(Web::new(env, options, None))).open(), disk)
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use super::*;
 async fn a_poisoned_log_is_neither_healthy_nor_ready() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);
     let web = Arc::new(Web::new(env, ServerOptions::new("/data".into()), None));
-    let server = Fixture { web }.open();
+    let server = Fixture::new(web).open();
     for path in ["/-/healthy", "/-/ready"] {
         assert_eq!(server.get(path).await.status, StatusCode::OK, "{path}");
     }
@@ -43,7 +43,7 @@ async fn a_stop_withdraws_readiness_while_requests_are_still_answered() {
 #[tokio::test]
 async fn a_failed_start_is_neither_healthy_nor_ready() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);
-    let new = || Fixture { web: Arc::new(Web::new(env.clone(), ServerOptions::new("/data".into()), None)) };
+    let new = || Fixture::new(Arc::new(Web::new(env.clone(), ServerOptions::new("/data".into()), None)));
     let (panicked, refused) = (new(), new());
     crate::serve::open_store(&panicked.web, |_| panic!("a bug in the replay"));
     disk.fail_after(0);

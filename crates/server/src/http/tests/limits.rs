@@ -266,7 +266,7 @@ fn server() -> (Fixture, Arc<ManualClock>) {
     let (env, clock, _disk) = Env::fake(NOW_MS, 1);
     let mut options = ServerOptions::new("/data".into());
     options.service.multitenancy = true;
-    let fixture = Fixture { web: Arc::new(Web::new(env, options, None)) };
+    let fixture = Fixture::new(Arc::new(Web::new(env, options, None)));
     (fixture.open(), clock)
 }
 

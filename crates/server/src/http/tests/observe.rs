@@ -71,7 +71,7 @@ fn server(change: impl FnOnce(&mut ServerOptions)) -> (Fixture, Arc<ManualClock>
     env.disk.create_dir_all(std::path::Path::new("/log")).unwrap();
     let mut options = ServerOptions::new("/data".into());
     change(&mut options);
-    let fixture = Fixture { web: Arc::new(Web::new(env, options, None)) };
+    let fixture = Fixture::new(Arc::new(Web::new(env, options, None)));
     fixture.web.service.queries.log.open(&*fixture.web.service.env.disk).unwrap();
     (fixture.open(), clock)
 }

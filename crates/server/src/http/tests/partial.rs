@@ -44,7 +44,7 @@ pub(crate) fn uploading(
     let store =
         Tsdb::open_with_bucket(env.clone(), options, progress, Some(bucket.bucket().clone())).expect("opens");
     web.service.set_store(store.clone(), Vec::new());
-    (Fixture { web }, store)
+    (Fixture::new(web), store)
 }
 
 impl BucketOfThree {
@@ -97,7 +97,7 @@ impl BucketOfThree {
     pub(super) fn server_with(&self, change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         let mut options = ServerOptions::new("/data".into());
         change(&mut options);
-        let fixture = Fixture { web: Arc::new(Web::new(self.env.clone(), options, None)) };
+        let fixture = Fixture::new(Arc::new(Web::new(self.env.clone(), options, None)));
         let sources = sources(&self.env, &bucket_options());
         fixture.web.service.set_bucket(sources.clone());
         fixture.web.service.lifecycle.set_sources(sources);
@@ -326,7 +326,7 @@ async fn without_the_list_of_blocks_the_store_answers_alone() {
 async fn without_the_list_of_blocks_a_read_only_server_is_unavailable() {
     let (env, ..) = Env::fake(NOW_MS, 1);
     let env = Env { clock: Arc::new(SystemClock::new()), ..env };
-    let fixture = Fixture { web: Arc::new(Web::new(env.clone(), ServerOptions::new("/data".into()), None)) };
+    let fixture = Fixture::new(Arc::new(Web::new(env.clone(), ServerOptions::new("/data".into()), None)));
     let sources = sources(&env, &BucketOptions { is_read_only: true, ..unreachable_bucket() });
     fixture.web.service.lifecycle.set_sources(sources);
     let (refused, partial) = both(&fixture, "/api/v1/query?query=m&timeout=800ms").await;

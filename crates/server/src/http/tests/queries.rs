@@ -163,7 +163,7 @@ async fn a_killed_query_tells_its_client() {
     let server = Fixture::ready();
     let web = server.web.clone();
     let asking = tokio::spawn(async move { server.get(LONG_QUERY).await });
-    let killer = Fixture { web };
+    let killer = Fixture::new(web);
     let shown = loop {
         let json = killer.get("/api/v1/status/active_queries").await.json();
         if let Some(query) = json["data"]["queries"].get(0) {

@@ -243,7 +243,7 @@ async fn sources_notice_the_deadline() {
     let part = SourcePart { name: "b".to_owned(), sources: Arc::new(remote), is_required: false };
     let (env, clock, _disk) = Env::fake(NOW_MS, 1);
     let options = ServerOptions::new("/data".into());
-    let server = Fixture { web: Arc::new(Web::new(env, options, None)) }.open_with(vec![part]);
+    let server = Fixture::new(Arc::new(Web::new(env, options, None))).open_with(vec![part]);
     let asked = tokio::spawn(async move { server.get("/api/v1/label/id/values").await });
     assert_eq!(received.recv().await.as_deref(), Some("begun"));
     clock.advance(Duration::from_secs(3600));

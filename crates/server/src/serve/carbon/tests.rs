@@ -45,7 +45,7 @@ impl Carbon {
             prefix: prefix.to_owned(),
         };
         server.service.write.carbon.listeners = vec![options.clone()];
-        let server = Fixture { web: web(server) }.open();
+        let server = Fixture::new(web(server)).open();
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("bound");
         let input = server.web.service.carbon.of_listener(0);

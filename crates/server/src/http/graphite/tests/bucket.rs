@@ -68,7 +68,7 @@ impl Bucket {
     fn reader(&self) -> Fixture {
         let mut options = ServerOptions::new("/data".into());
         set_rules(&mut options, &self.env);
-        let reader = Fixture { web: std::sync::Arc::new(Web::new(self.env.clone(), options, None)) };
+        let reader = Fixture::new(std::sync::Arc::new(Web::new(self.env.clone(), options, None)));
         reader.web.service.read_rules().expect("valid");
         let bucket = sources(&self.env, &bucket_options());
         reader.web.service.set_bucket(bucket.clone());

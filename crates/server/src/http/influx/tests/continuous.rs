@@ -216,7 +216,7 @@ async fn queries_and_their_last_runs_survive_a_restart() {
     let store = server.web.service.lifecycle.store().expect("open").clone();
     store.close().expect("closes");
     drop((store, server));
-    let server = Fixture { web: Arc::new(Web::new(env, options, None)) }.open();
+    let server = Fixture::new(Arc::new(Web::new(env, options, None))).open();
     let shown = run(&server, "SHOW CONTINUOUS QUERIES").await;
     assert!(shown.text.contains("SELECT sum(v) INTO db.autogen.sums"), "{}", shown.text);
     pass(&server);
