@@ -487,7 +487,7 @@ pub struct FullTagValue {
 pub struct ReachedLimit {
     /// The reject.
     pub kind: Reject,
-    /// The metric or the label; empty where the limit is one of neither.
+    /// The metric or the label; the setting of a limit of folded series; empty for other limits.
     pub name: String,
     /// Series of the tenant or metric, values of the label, labels of the series, bytes of the name or value,
     /// or distance of the sample from the clock or the newest sample in milliseconds.
@@ -502,7 +502,16 @@ impl ReachedLimit {
         let ReachedLimit { kind, name, used, limit } = self;
         let duration = |ms: u64| show_duration_ms(i64::try_from(ms).unwrap_or(i64::MAX));
         match kind {
-            Reject::SeriesLimit => format!("the tenant has {used} series, and series-limit allows {limit}"),
+            Reject::SeriesLimit if name.is_empty() => {
+                format!("the tenant has {used} series, and series-limit allows {limit}")
+            }
+            Reject::SeriesLimit => {
+                let unit = if name.ends_with("-memory") { "bytes of histograms" } else { "series" };
+                format!(
+                    "the tenant has as many series as series-limit allows, and {used} folded {unit}, of which \
+                     {name} allows {limit}"
+                )
+            }
             Reject::MetricSeriesLimit => {
                 format!("metric {name:?} has {used} series, and series-per-metric-limit allows {limit}")
             }

@@ -151,7 +151,7 @@ fn largest_uses(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Ve
 
 /// Returns the use of the table of folded series, and of the memory of their native histograms, if the tenant
 /// folds or has folded.
-fn overflow_uses(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Vec<LimitUse> {
+pub(super) fn overflow_uses(storage: &Storage, store: &StoreId, limits: &TenantLimits) -> Vec<LimitUse> {
     let used = storage.head().statistics().overflow_of(store);
     if limits.ingestion.overflow == OverflowPolicy::Reject && used.series_count == 0 {
         return Vec::new();

@@ -24,8 +24,8 @@ use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError, 
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    DuplicatePolicy, Queryable, ReachedLimit, Reject, StoreId, TenantId, TenantLimits, WriteBatch,
-    WriteOutcome,
+    DuplicatePolicy, OverflowPolicy, Queryable, ReachedLimit, Reject, StoreId, TenantId, TenantLimits,
+    WriteBatch, WriteOutcome,
 };
 
 use crate::admin::snapshot::remove_incomplete;
@@ -51,6 +51,7 @@ use crate::options::{OpenError, TsdbOptions};
 use crate::query::fields::BlockFields;
 use crate::storage::{SideStores, Storage};
 use crate::tenant_deletions::TenantDeletions;
+use crate::tenant_usage::{LimitUse, overflow_uses};
 use crate::upload::Uploads;
 pub use bucket_jobs::BucketJobs;
 pub use databases::Databases;
@@ -300,11 +301,21 @@ impl Tsdb {
         })
     }
 
-    /// Adds the use of `series-limit` to an outcome with series that it rejects. Without it if the store has
-    /// fewer series: the index has no room, or series have left meanwhile.
+    /// Adds the use of `series-limit` to an outcome with series that it rejects, or the use of a limit of
+    /// folded series. Nothing is added if the store has fewer series: the index has no room, or series have
+    /// left meanwhile.
     fn note_full_store(&self, store: &StoreId, limits: &TenantLimits, outcome: &mut WriteOutcome) {
         if outcome.rejected[Reject::SeriesLimit as usize] == 0 {
             return;
+        }
+        if limits.ingestion.overflow == OverflowPolicy::Fold {
+            let uses = overflow_uses(&self.storage, store, limits);
+            let full = uses.into_iter().find(|one| one.limit.is_some_and(|limit| one.used >= limit));
+            if let Some(LimitUse { setting: Some(setting), used, limit: Some(limit), .. }) = full {
+                let name = setting.to_owned();
+                outcome.note_reached(ReachedLimit { kind: Reject::SeriesLimit, name, used, limit });
+                return;
+            }
         }
         let used = self.storage.head().statistics().series_count_of(store);
         let limit = limits.series_max as u64;

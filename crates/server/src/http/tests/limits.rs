@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chronolith_base::ManualClock;
-use chronolith_model::{QueryLimits, TenantLimits};
+use chronolith_model::{OverflowPolicy, QueryLimits, TenantLimits};
 use chronolith_service::access::Identity;
 use chronolith_tsdb::LimitsTable;
 
@@ -19,10 +19,6 @@ const SETTINGS_PAGE: &str = include_str!("../../../../../docs/reference/settings
 /// Settings of tenants without a row, each with the tests that cover it, or a note that none does.
 const TESTED_ELSEWHERE: &[(&str, &str)] = &[
     ("series-overflow", "head overflow: counters_are_summed_by_increase_and_gauges_by_value"),
-    (
-        "overflow-series-limit",
-        "head overflow: further_series_than_the_table_takes_are_rejected_and_the_limit_of_a_metric_folds",
-    ),
     (
         "overflow-histogram-memory",
         "head overflow_histograms: histograms_of_further_series_are_rejected_at_the_limit_of_their_memory",
@@ -103,6 +99,18 @@ const WRITE_LIMITS: &[WriteLimit] = &[
     WriteLimit {
         setting: "series-limit",
         set: |limits| limits.series_max = 2,
+        request: one_series,
+        pause: NO_PAUSE,
+        status: StatusCode::BAD_REQUEST,
+        figures: || figures("2", "2"),
+    },
+    WriteLimit {
+        setting: "overflow-series-limit",
+        set: |limits| {
+            limits.series_max = 0;
+            limits.ingestion.overflow = OverflowPolicy::Fold;
+            limits.ingestion.overflow_series_max = 2;
+        },
         request: one_series,
         pause: NO_PAUSE,
         status: StatusCode::BAD_REQUEST,
