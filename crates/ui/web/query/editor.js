@@ -4,14 +4,12 @@
 import { html, useEffect, useRef, useState } from "../lib/ui.js";
 import { post } from "../api.js";
 import { complete } from "./completion.js";
+import { colouredTags, language, loadBundle } from "./grammar.js";
 import { earlier } from "./history.js";
 
 /** @typedef {typeof import("../lib/editor.js")} CodeMirror */
 
 const CHECK_MS = 350;
-/** @type {Promise<CodeMirror> | null} */
-let bundle = null;
-const loadBundle = () => (bundle ??= import("../lib/editor.js"));
 
 /**
  * @param {{ value: string, lang: string, label: string, error: import("../api.js").ApiError | null, focus: boolean,
@@ -95,7 +93,7 @@ function replaceSelected(cm, event, view) {
 
 /** Grammar with functions and keywords, names from the server, and the server's parser. @param {CodeMirror} cm */
 function promql(cm) {
-  const grammar = new cm.PromQLExtension().setComplete({ completeStrategy: new Completion(cm.newCompleteStrategy()) }).activateLinter(false);
+  const completion = new Completion(cm.newCompleteStrategy()), grammar = language(cm);
   let timer = 0, stop = new AbortController();
   const check = cm.EditorView.updateListener.of(update => {
     if (!update.docChanged) return;
@@ -110,7 +108,7 @@ function promql(cm) {
       if (!stop.signal.aborted) mark(cm, update.view, error);
     }, CHECK_MS);
   });
-  return [grammar.asExtension(), cm.autocompletion({ activateOnTypingDelay: 20, interactionDelay: 0, icons: false }), cm.syntaxHighlighting(colours(cm)), check];
+  return [grammar, grammar.data.of({ autocomplete: (/** @type {any} */ context) => completion.promQL(context) }), cm.autocompletion({ activateOnTypingDelay: 20, interactionDelay: 0, icons: false }), cm.syntaxHighlighting(colours(cm)), check];
 }
 
 /** Names from the server, after functions and keywords of the grammar; its own client, which loads all names, stays out. */
@@ -158,14 +156,7 @@ function mark(cm, view, error) {
 }
 
 /** @param {CodeMirror} cm */
-function colours(cm) {
-  const { tags } = cm;
-  const colour = (/** @type {any} */ tag, /** @type {string} */ name) => ({ tag, color: `var(--code-${name})` });
-  return cm.HighlightStyle.define([
-    colour([tags.keyword, tags.operatorKeyword, tags.modifier], "keyword"), colour(tags.string, "string"), colour([tags.number, tags.definition(tags.number), tags.name], "number"),
-    colour([tags.function(tags.variableName)], "function"), colour(tags.labelName, "label"), colour(tags.comment, "comment"),
-  ]);
-}
+const colours = cm => cm.HighlightStyle.define(colouredTags(cm).map(([tag, name]) => ({ tag, color: `var(--code-${name})` })));
 
 /** @param {CodeMirror} cm */
 const theme = cm => cm.EditorView.theme({
