@@ -70,6 +70,9 @@ CHECKS = [
     ("storage/own.js", "[m.secondsUntilFull(100, 2), m.secondsUntilFull(100, -1) === Infinity, m.secondsUntilFull(null, 1), m.secondsUntilFull(100, null)]", [50, True, None, None]),
     ("pages/cardinality.js", "[m.narrowed('', 'a=\"b\"'), m.narrowed('{c=\"d\"}', 'a=\"b\"'), m.narrowed('up', 'a!=\"\"'), m.narrowed('{a=\"b\"}', 'a=\"b\"')]",
      ['{a="b"}', '{c="d",a="b"}', '{__name__="up",a!=""}', '{a="b"}']),
+    ("query/grammar.js", "m.loadBundle().then(cm => ['a > 0.5', '(a{x=\"y\"} / b) >= -(2 * 3)', '1024 ^ 2 < rate(a[5m])', 'a == 0', '((a != 0x10))', 'a > 5m', 'a > bool 1', 'a > b', '1 > bool 2', 'a', 'a and b > 1', 'a > 1 or b', 'a >', '', 'a > +Inf', 'a > 1 # more', 'a # is > 3\\n > 4', 'a > on () 1'].map(query => { const f = m.thresholdOf(cm, query); return f && [f.expr, f.sign, f.value].join(' '); }))",
+     ["a > 0.5", '(a{x="y"} / b) >= -6', "rate(a[5m]) > 1048576", "a == 0", "a != 16", "a > 300", None, None, None, None, None, None, None, None, None, "a > 1", "a > 4", None]),
+    ("query/level.js", "[[1, 2, 5], [1, 9, 5], [null, null, 5], [6, 9, 5]].map(([low, high, value]) => m.rangeWith(low, high, {sign: '>', value}))", [[1, 5], [1, 9], [5, 5], [5, 9]]),
     ("pages/alerts.js", "(l => [l.length, m.fitting(l, 'severity=page', '', '').length, m.fitting(l, 'high', 'firing', 'alert').length, m.fitting(l, 'severity=pag', '', '').length])(m.linesOf({name: 'g', rules: [{type: 'alerting', name: 'High', state: 'firing', labels: {severity: 'page'}, alerts: [{state: 'firing', labels: {alertname: 'High', severity: 'page'}}]}, {type: 'recording', name: 'r'}]}))", [3, 2, 1, 0]),
     ("widgets.js", "m.stepsPath([0, 2], 2)", "M0 20V20.0H90.0V1.0H180.0V20Z"),
 ]

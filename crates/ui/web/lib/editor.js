@@ -5,6 +5,6 @@ export { bracketMatching, HighlightStyle, syntaxHighlighting } from "@codemirror
 export { setDiagnostics } from "@codemirror/lint";
 export { EditorState, Prec } from "@codemirror/state";
 export { EditorView, keymap } from "@codemirror/view";
-export { tags } from "@lezer/highlight";
+export { highlightTree, tagHighlighter, tags } from "@lezer/highlight";
 export { LanguageType, promQLLanguage } from "@prometheus-io/codemirror-promql";
 export { newCompleteStrategy } from "@prometheus-io/codemirror-promql/dist/esm/complete";

@@ -5,6 +5,7 @@ import { count, short, timeText } from "../format.js";
 import { timeTicks } from "../ticks.js";
 import { colourOf, dashOf, look } from "./colours.js";
 import { Legend } from "./legend.js";
+import { drawLevel, rangeWith } from "./level.js";
 import { shortNames } from "./names.js";
 import { SERIES_DEFAULT, SERIES_MAX } from "./panel.js";
 
@@ -12,13 +13,16 @@ import { SERIES_DEFAULT, SERIES_MAX } from "./panel.js";
  * @typedef {Series & { idx: number, name: string }} Line Its place among those that are drawn, and its name without common labels.
  * @typedef {import("./languages.js").Series} Series
  * @typedef {import("./panel.js").Panel} Panel
+ * @typedef {import("./level.js").Level} Level
  * @typedef {{ time: number, value: number, labels: Record<string, string> }} Exemplar
  */
 
 const SERIES_CHOICES = [50, SERIES_DEFAULT, SERIES_MAX];
 /** At least this, and two fifths of the window. */
 const HEIGHT_MIN = 320, HEIGHT_PART = 0.4;
-const heightOf = () => Math.max(HEIGHT_MIN, Math.round(innerHeight * HEIGHT_PART));
+/** Height of a graph in a list. */
+const LOW_PX = 220;
+const heightOf = (/** @type {boolean} */ isLow) => (isLow ? LOW_PX : Math.max(HEIGHT_MIN, Math.round(innerHeight * HEIGHT_PART)));
 const TIP_DIGITS = 5;
 const TIP_ROWS = 8;
 const ORDERS = { first: "the first", largest: "the largest", smallest: "the smallest" };
@@ -38,8 +42,8 @@ export function stacked(lines) {
   return lines.map(line => line.map((value, idx) => (value === null ? null : (sums[idx] = (sums[idx] ?? 0) + value))));
 }
 
-/** @param {{ times: number[], series: Series[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void, onChange: (fields: Partial<Panel>) => void }} props */
-export function Graph({ times, series, panel, utc, marks, onZoom, onChange }) {
+/** @param {{ times: number[], series: Series[], panel: Panel, utc: boolean, marks: Exemplar[], level?: Level | null, isLow?: boolean, onZoom: (start: number, end: number) => void, onChange: (fields: Partial<Panel>) => void }} props */
+export function Graph({ times, series, panel, utc, marks, level = null, isLow = false, onZoom, onChange }) {
   const [filter, setFilter] = useState("");
   const [order, setOrder] = useState("first");
   const [hidden, setHidden] = useState(/** @type {Set<string>} */ (new Set()));
@@ -61,11 +65,11 @@ export function Graph({ times, series, panel, utc, marks, onZoom, onChange }) {
   useEffect(() => {
     const box = host.current;
     if (!box || !times.length) return;
-    const plot = new uPlot(options({ box, tip: tip.current, lines, panel, utc, marks, onZoom }), dataOf(times, lines, panel), box);
-    const observer = new ResizeObserver(() => { if (box.clientWidth && box.clientWidth !== plot.width) plot.setSize({ width: box.clientWidth, height: heightOf() }); });
+    const plot = new uPlot(options({ box, tip: tip.current, lines, panel, utc, marks, level, isLow, onZoom }), dataOf(times, lines, panel), box);
+    const observer = new ResizeObserver(() => { if (box.clientWidth && box.clientWidth !== plot.width) plot.setSize({ width: box.clientWidth, height: heightOf(isLow) }); });
     observer.observe(box);
     return () => { observer.disconnect(); plot.destroy(); };
-  }, [times, lines, panel.mode, panel.scale, panel.zero, utc, marks, scheme]);
+  }, [times, lines, panel.mode, panel.scale, panel.zero, utc, marks, level, isLow, scheme]);
 
   const isolate = (/** @type {string} */ text) => setHidden(now => (now.size === shown.length - 1 && !now.has(text) ? new Set() : new Set(shown.map(line => line.text).filter(other => other !== text))));
   const toggle = (/** @type {string} */ text) => setHidden(now => { const next = new Set(now); if (!next.delete(text)) next.add(text); return next; });
@@ -75,7 +79,7 @@ export function Graph({ times, series, panel, utc, marks, onZoom, onChange }) {
       <select aria-label="Which series" value=${order} onChange=${(/** @type {any} */ event) => setOrder(event.target.value)}>${Object.entries(ORDERS).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select>
       <select aria-label="Most series" value=${panel.most} onChange=${(/** @type {any} */ event) => onChange({ most: Number(event.target.value) })}>${SERIES_CHOICES.map(most => html`<option key=${most} value=${most}>at most ${count(most)}</option>`)}</select>
       <input type="search" aria-label="Choose series" placeholder="with this text" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} /></div>`}
-    <div class="plot" ref=${host} role="img" aria-label=${`Graph of ${count(lines.length)} series; the table tab has their values`}><div class="tip" ref=${tip} hidden></div></div>
+    <div class=${isLow ? "plot low" : "plot"} ref=${host} role="img" aria-label=${`Graph of ${count(lines.length)} series; the table tab has their values`}><div class="tip" ref=${tip} hidden></div></div>
     <${Legend} lines=${shown} names=${panel.fullNames ? shown.map(line => line.text) : names} common=${common} isFull=${panel.fullNames} hidden=${hidden} onToggle=${toggle} onIsolate=${isolate} onFull=${(/** @type {boolean} */ fullNames) => onChange({ fullNames })} />`;
 }
 
@@ -85,14 +89,14 @@ function dataOf(times, lines, panel) {
   return [times, ...(panel.mode === "stacked" ? stacked(points) : points)];
 }
 
-/** @param {{ box: HTMLElement, tip: HTMLElement | null, lines: Line[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void }} wanted @returns {any} */
-function options({ box, tip, lines, panel, utc, marks, onZoom }) {
+/** @param {{ box: HTMLElement, tip: HTMLElement | null, lines: Line[], panel: Panel, utc: boolean, marks: Exemplar[], level: Level | null, isLow: boolean, onZoom: (start: number, end: number) => void }} wanted @returns {any} */
+function options({ box, tip, lines, panel, utc, marks, level, isLow, onZoom }) {
   const axis = { stroke: look("--soft"), grid: { stroke: look("--grid"), width: 1 }, ticks: { stroke: look("--grid"), width: 1 }, font: "12px system-ui" };
   const isStacked = panel.mode === "stacked";
   return {
-    width: box.clientWidth || 600, height: heightOf(), legend: { show: false },
+    width: box.clientWidth || 600, height: heightOf(isLow), legend: { show: false },
     cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false } },
-    scales: { x: { time: true }, y: { distr: panel.scale === "log" ? 3 : 1, range: panel.scale === "log" ? undefined : (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => yRange(low, high, panel.zero || isStacked) } },
+    scales: { x: { time: true }, y: { distr: panel.scale === "log" ? 3 : 1, range: panel.scale === "log" ? undefined : (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => yRange(...rangeWith(low, high, level), panel.zero || isStacked) } },
     axes: [{ ...axis, space: 90, values: (/** @type {any} */ _, /** @type {number[]} */ ticks, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ apart) => timeTicks(ticks, apart, utc) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(value => (value == null ? "" : short(value))) }],
     series: [{}, ...lines.map((line, at) => ({
       label: line.text, stroke: colourOf(line.idx), dash: dashOf(line.idx), width: lines.length > 40 ? 1 : 1.5, spanGaps: false, points: { show: false },
@@ -102,7 +106,7 @@ function options({ box, tip, lines, panel, utc, marks, onZoom }) {
     hooks: {
       setSelect: [(/** @type {any} */ plot) => { if (plot.select.width > 3) onZoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x")); plot.setSelect({ width: 0, height: 0, left: 0, top: 0 }, false); }],
       setCursor: [(/** @type {any} */ plot) => { if (tip) showTip(plot, tip, lines, utc, marks); }],
-      draw: [(/** @type {any} */ plot) => drawMarks(plot, marks)],
+      draw: [(/** @type {any} */ plot) => { drawMarks(plot, marks); drawLevel(plot, level); }],
     },
   };
 }
