@@ -32,11 +32,12 @@ from legend import legend
 from login import login
 from modules import CHECKS
 from pictures import pictures
+from rules import rules
 from small import small
 from speed import TIME_FACTOR, speed
 from wide import wide
 
-PAGES = ["", "explore", "cardinality", "storage", "tenants", "rejects", "queries", "plan", "settings", "alerts"]
+PAGES = ["", "explore", "cardinality", "storage", "tenants", "rejects", "queries", "plan", "settings", "alerts", "rules"]
 FIRST_LOAD_BYTES_MAX, FIRST_LOAD_REQUESTS_MAX = 250_000, 12
 READY_MS_MAX = 400 * TIME_FACTOR
 COMPLETIONS_MAX = 100
@@ -142,7 +143,7 @@ def axe(browser):
     axe = Axe()
     graphs = [panel('page_floats{job=~".+"}', tab="graph"), panel('page_floats{job=~".+"}', tab="table"), panel('rate(page_floats{job=~".+"}[1m])', tab="plan"), panel('page_one{job="a"}', tab="graph")]
     state = {name: answer for name, answer in server_state.answers().items() if name != "status/storage"}
-    for path in PAGES + ["explore?search=page_fl&metric=page_floats", "explore?kind=influxql", "explore?kind=graphite", "cardinality?match=up&span=1d&against=1"] + graphs:
+    for path in PAGES + ["explore?search=page_fl&metric=page_floats", "explore?kind=influxql", "explore?kind=graphite", "cardinality?match=up&span=1d&against=1", "alerts?view=list"] + graphs:
         # axe adds a style sheet of its own, which the policy would refuse.
         page = browser.open(path, bypass_csp=True, answers={} if path in PAGES[:2] or path.startswith(("?", "explore")) else state)
         if path == "" or path.startswith("?"):
@@ -395,7 +396,7 @@ def languages(browser):
 
 def addresses(browser):
     """Prometheus's addresses open the page with their query; a path of InfluxDB's clients stays theirs."""
-    for path, want in (("graph?g0.expr=vector(7)&g0.tab=1", "7"), ("query?g0.expr=vector(8)&g0.tab=table", "8"), ("tsdb-status", "Cardinality of the head"), ("flags", "Settings"), ("alerts", "evaluates no rules"), ("rules", "evaluates no rules")):
+    for path, want in (("graph?g0.expr=vector(7)&g0.tab=1", "7"), ("query?g0.expr=vector(8)&g0.tab=table", "8"), ("tsdb-status", "Cardinality of the head"), ("flags", "Settings"), ("alerts", "No alerting rules are loaded"), ("rules", "No rules are loaded")):
         page = browser.open(path)
         page.get_by_text(want).first.wait_for()
         browser.close(page)
@@ -403,7 +404,7 @@ def addresses(browser):
         assert "results" in json.load(answer)
 
 
-STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, answers, legend, small, heatmap, plan, own_times, errors, completion, missing_endpoints, status, wide, live, languages, addresses, login, keyboard, pictures, hostile, axe, speed]
+STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, answers, legend, small, heatmap, plan, own_times, errors, completion, missing_endpoints, status, wide, rules, live, languages, addresses, login, keyboard, pictures, hostile, axe, speed]
 # Run by a second process next to the others; figures of speed are measured when nothing else runs.
 ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load", "start")
 RESULTS = ("passed", "failed", "skipped")

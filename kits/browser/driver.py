@@ -34,15 +34,17 @@ class Browser:
         finally:
             other.browser.close()
 
-    def open(self, path="", scheme="light", width=1280, height=900, bypass_csp=False, answers=None, normalize=None, script="", has_clock=False):
+    def open(self, path="", scheme="light", width=1280, height=900, bypass_csp=False, answers=None, normalize=None, script="", has_clock=False, now=None):
         """A page at an address. `answers` has values or texts for endpoints below /api/v1/ by path, as functions of the
-        parameters; others ask the server, and `normalize` has functions of its answers. `script` runs before the page's own; with a clock of its own the time of the page can be moved."""
+        parameters; others ask the server, and `normalize` has functions of its answers. `script` runs before the page's own; with a clock of its own the time of the page can be moved; `now` is a time that does not move."""
         context = self.browser.new_context(bypass_csp=bypass_csp, color_scheme=scheme, viewport={"width": width, "height": height}, permissions=["clipboard-read", "clipboard-write"])
         context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
         page.add_init_script(WATCH + script)
         if has_clock:
             page.clock.install()
+        if now is not None:
+            page.clock.set_fixed_time(now)
         page.on("request", lambda request: self.watch(request.url))
         page.on("pageerror", lambda error: self.faults.append("script error: %s" % error))
         page.on("console", lambda message: self.faults.append("console: " + message.text) if message.type == "error" and "status of 4" not in message.text else None)

@@ -45,7 +45,7 @@ SURVEY = """async () => {
     }
   };
   read();
-  for (const box of document.querySelectorAll('.rows:has(tr.gap)')) {
+  for (const box of document.querySelectorAll('.rows:has(tr.gap, ul.list)')) {
     for (let at = 0; at < box.scrollHeight; at += 400) { box.scrollTop = at; await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); texts.push(box.textContent, ...[...box.querySelectorAll('[title]')].map(e => e.title)); }
   }
   read();
@@ -144,17 +144,29 @@ def status_pages(browser):
         "status/metric_usage": lambda _: server_state.metric_usage(TEXTS), "status/tsdb": lambda _: server_state.tsdb(TEXTS), "status/memory": lambda _: server_state.memory(TEXTS), "status/tsdb/blocks": lambda _: blocks_of(TEXTS), "status/bucket": lambda _: {**server_state.bucket(), "url": TEXTS[0]},
         "rules": lambda _: server_state.rules(0, 0, TEXTS), "status/settings": lambda _: [{"name": text, "value": text, "default": text, "origin": text} for text in TEXTS], "status/config": lambda _: {"yaml": "\n".join(TEXTS)},
     }
-    for path in ("tenants", "rejects", "queries", "cardinality", "storage", "alerts", "settings"):
+    for path in ("tenants", "rejects", "queries", "cardinality", "storage", "alerts", "alerts?view=list", "rules", "rules?sort=time", "settings"):
         page = browser.open(path, answers=answers)
         check(page, TEXTS, path)
+        if path in ("alerts", "rules"):
+            open_all(page, path)
+            check(page, TEXTS, path + " with details")
         browser.close(page)
     # What is typed or in a link is a text, too.
-    for path in ("explore?", "cardinality?", "settings?", "tenants?", "rejects?", "alerts?"):
+    for path in ("explore?", "cardinality?", "settings?", "tenants?", "rejects?", "alerts?", "rules?"):
         page = browser.open(path + urllib.parse.urlencode({"search": TEXTS[1], "match": TEXTS[1], "tenant": TEXTS[0], "metric": TEXTS[2], "usage_search": TEXTS[26]}), answers={**answers, "status/storage": lambda _: server_state.storage()})
         page.wait_for_timeout(100)
         assert not page.evaluate(SURVEY)["strange"], path
         browser.faults = [fault for fault in browser.faults if "status of" not in fault]
         browser.close(page)
+
+
+def open_all(page, path):
+    """Opens the details of all rules that are in view, or of all."""
+    if path == "alerts":
+        page.get_by_role("button", name="Open all").click()
+    else:
+        page.locator(".list .rule .fold-line").evaluate_all("all => all.forEach(e => e.click())")
+    page.locator(".list .detail").first.wait_for()
 
 
 def blocks_of(texts):

@@ -113,17 +113,40 @@ def plan(page):
 
 
 def alerts(page):
-    go(page, "a", "Rules and alerts")
-    reach(page, "Filter by name, label, text")
+    go(page, "a", "Alerts")
+    page.locator(".list > li").first.wait_for()
+    press(page, "/")
     page.keyboard.type("severity=page cart")
     page.wait_for_url(lambda address: "severity" in address)
+    reach(page, "Alerts")
+    press(page, "Tab", "Enter")
+    page.locator(".list .detail").wait_for()
+    reach(page, "Plot")
+    reach(page, "Query")
+    press(page, "/")
     reach(page, "Show")
     press(page, "ArrowDown")
-    page.wait_for_url(lambda address: "kind=alert" in address)
-    rows = page.locator(".rows tbody tr:not(.gap)")
-    assert rows.count() and all("↳" in text for text in rows.all_inner_texts())
-    reach(page, "Rules and alerts")
+    page.wait_for_url(lambda address: "view=list" in address)
+    assert page.locator(".list .alert").count() > 0 and page.locator(".list .rule").count() == 0
+    reach(page, "Alerts")
     press(page, "PageDown")
+
+
+def rules(page):
+    go(page, "l", "Rules")
+    page.locator(".list > li").first.wait_for()
+    reach(page, "Filter by text or label=value")
+    page.keyboard.type("cart")
+    page.wait_for_url(lambda address: "search=cart" in address)
+    reach(page, "Type")
+    press(page, "r")
+    page.wait_for_url(lambda address: "type=recording" in address)
+    reach(page, "Rules")
+    press(page, "Tab", "Enter")
+    page.locator(".list .group [aria-expanded=false]").wait_for()
+    press(page, "Enter", "Tab", "Enter")
+    page.locator(".list .detail").wait_for()
+    reach(page, "Plan")
 
 
 def settings(page):
@@ -135,7 +158,7 @@ def settings(page):
     reach(page, "Settings")
 
 
-PAGES = [query, explore, cardinality, storage, tenants, rejects, queries, plan, alerts, settings]
+PAGES = [query, explore, cardinality, storage, tenants, rejects, queries, plan, alerts, rules, settings]
 
 
 def keyboard(browser):

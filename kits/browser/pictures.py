@@ -35,14 +35,14 @@ def at_end(expr, **fields):
 
 
 def views():
-    """Name, address, what has to be there before the picture."""
-    def page(name, ready, **params):
-        return name + "?" + urllib.parse.urlencode({"tz": "utc", "tenant": "shop", **params}), ready
+    """Name, address, what has to be there before the picture; buttons that are pressed before that."""
+    def page(name, ready, *buttons, **params):
+        return (name + "?" + urllib.parse.urlencode({"tz": "utc", "tenant": "shop", **params}), ready, *buttons)
     return {
         "query-graph": (at_end(ERRORS, range_input=RANGE, show_exemplars="1"), ".u-over"), "query-table": (at_end(QUEUE, tab="table"), ".rows td"), "query-heatmap": (at_end(LATENCY, range_input=RANGE, step_input="60", display_mode="heatmap"), "canvas.heat"),
         "query-plan": (at_end(SHARE, tab="plan", range_input=RANGE), "table.plan"), "explore": page("explore", "section[aria-label=Metric] details", search="http_", metric="http_requests_total"),
         "cardinality": page("cardinality", ".unused"), "storage": page("storage", ".map"), "tenants": page("tenants", ".limits, .others"), "rejects": page("rejects", ".spark"), "queries": page("queries", ".panel + .panel td"), "plan": page("plan", "textarea"),
-        "alerts": page("alerts", ".state-firing"), "settings": page("settings", "pre"),
+        "alerts": page("alerts", ".alert", "CheckoutLatencyHigh0"), "alerts-list": page("alerts", ".alert", view="list"), "rules": page("rules", ".rule"), "rules-plot": page("rules", ".rule-plot .u-over", "CheckoutLatencyHigh0", "Plot"), "settings": page("settings", "pre"),
     }
 
 
@@ -50,8 +50,16 @@ def answers():
     def query(params):
         text = params["query"][0]
         return server_state.own_metrics(text) if "chronolith_" in text else None
+
+    def query_range(params):
+        """Lines of the query of a rule, which the world has no series for."""
+        if "http_request_duration_seconds_bucket" not in params["query"][0]:
+            return None
+        start, step = float(params["start"][0]), float(params["step"][0])
+        count = int((float(params["end"][0]) - start) / step) + 1
+        return {"resultType": "matrix", "result": [{"metric": {"zone": zone}, "values": [[start + k * step, "%.3f" % (0.3 + at / 10 + (0.4 if 100 < k < 180 else 0) + (k * (7 + at) % 11) / 60)] for k in range(count)]} for at, zone in enumerate(("eu-1", "eu-2"))]}
     made = server_state.answers()
-    return {"query": query, "rules": made["rules"], "status/memory": made["status/memory"], "status/active_queries": made["status/active_queries"], "status/bucket": made["status/bucket"],
+    return {"query": query, "query_range": query_range, "rules": lambda _: server_state.rules(200, 60, end_ms=normalize.END_MS), "status/memory": made["status/memory"], "status/active_queries": made["status/active_queries"], "status/bucket": made["status/bucket"],
             "status/config": lambda _: {"yaml": CONFIG}, "status/buildinfo": lambda _: {"version": "3.16.0", "chronolithVersion": "0.0.0"}}
 
 
@@ -72,11 +80,14 @@ def environment(browser):
     return "chromium %s\n%s\n%s\n" % (browser.browser.version.split(".")[0], font, mono)
 
 
-def take(browser, path, ready, width, height, asked):
+def take(browser, path, ready, buttons, width, height, asked):
     """Pictures of one page by scheme."""
-    page = browser.open(path, "light", width, height, answers=answers(), normalize=normalize.answers(asked))
+    now = normalize.END_MS / 1000 if path.startswith(("alerts", "rules")) else None
+    page = browser.open(path, "light", width, height, answers=answers(), normalize=normalize.answers(asked), now=now)
     if path.startswith("?"):
         editor_ready(page)
+    for name in buttons:
+        page.get_by_role("button", name=name, exact=True).first.click()
     page.locator(ready).first.wait_for()
     # Durations of queries differ; styles of elements are not what the policy is about.
     page.evaluate("document.querySelectorAll('.panel .bar > [role=status]').forEach(e => { e.style.visibility = 'hidden'; })")
@@ -132,8 +143,8 @@ def compare(browser, asked, writes):
     """Number of pictures, the largest changed part of one, and which changed too much."""
     faults, count, most = [], 0, 0.0
     for width, height in SIZES:
-        for name, (path, ready) in views().items():
-            for scheme, found in take(browser, path, ready, width, height, asked).items():
+        for name, (path, ready, *buttons) in views().items():
+            for scheme, found in take(browser, path, ready, buttons, width, height, asked).items():
                 file = os.path.join(FOLDER, "%s-%s-%d.png" % (name, scheme, width))
                 count += 1
                 if writes:

@@ -4,6 +4,7 @@ They have the shapes of docs/reference/api.md. Pages are tested with real answer
 is a state that a test server is not in: thousands of rules, a full disk, tenants near their limits."""
 import json
 import random
+import time
 
 END_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 END = END_MS // 1000
@@ -127,8 +128,12 @@ def bucket():
             "requests": {"inFlight": 1, "firstByteMs": 11.2, "operations": [{"operation": "get", **operation}, {"operation": "put", **operation, "receivedBytes": 0, "sentBytes": 4 * GIB, "meanMs": 210.0}]}, "uploads": {"waitingBlocks": 1, "waitingBytes": 80 << 20}}
 
 
-def rules(count=15_000, alerts=3_000, texts=None):
-    """Groups of 25 rules; every fifth rule of the first ones has alerts."""
+def time_text(ms):
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + ".%03dZ" % (ms % 1000)
+
+
+def rules(count=15_000, alerts=3_000, texts=None, end_ms=END_MS, each=5):
+    """Groups of 25 rules; every fifth rule of the first ones has `each` alerts."""
     rng = random.Random(3)
     groups, left = [], alerts
     for g in range((count + 24) // 25):
@@ -138,19 +143,20 @@ def rules(count=15_000, alerts=3_000, texts=None):
             name = "%sLatencyHigh%d" % (service.capitalize(), g)
             query = 'histogram_quantile(0.99, sum by (le) (rate(http_request_duration_seconds_bucket{service="%s"}[5m]))) > %s' % (service, k / 10 + 0.5)
             labels = {"severity": "page" if k % 4 == 0 else "ticket", "team": "team-%d" % (g % 12)}
-            base = {"query": query, "health": "ok", "evaluationTime": 0.0004 + k / 1e5, "lastEvaluation": "2026-01-01T00:00:00Z", "labels": labels}
+            base = {"query": query, "health": "ok", "evaluationTime": 0.0004 + k / 1e5, "lastEvaluation": time_text(end_ms - 1000 * (g % 60)), "labels": labels}
             if k % 5 == 4:
-                rules_.append({**base, "type": "recording", "name": "service:%s:p99_%d" % (service, g)})
+                rules_.append({**base, "type": "recording", "samples": 8 * k, "name": "service:%s:p99_%d" % (service, g)})
                 continue
             own = []
             if left and k % 5 == 0:
-                for a in range(min(left, 5)):
-                    own.append({"state": "firing" if (g + a) % 3 else "pending", "labels": {"alertname": name, "pod": "%s-%d-%d" % (service, g, a), **labels}, "annotations": {"summary": "p99 of %s is above its target" % service}, "value": "%.2f" % rng.uniform(0.5, 3),
-                                "activeAt": "2025-12-31T23:40:00Z"})
+                for a in range(min(left, each)):
+                    own.append({"state": "firing" if (g + a) % 3 else "pending", "labels": {"alertname": name, "pod": "%s-%d-%d" % (service, g, a), **labels}, "annotations": {"summary": "p99 of %s is above its target" % service, "runbook_url": "https://runbooks.example/latency/%s" % service}, "value": "%.2f" % rng.uniform(0.5, 3),
+                                "activeAt": time_text(end_ms - 1000 * (60 + 97 * ((g + a) % 40)) - 1_000_000 * ((g + a) % 3))})
                 left -= len(own)
             state = "firing" if any(one["state"] == "firing" for one in own) else "pending" if own else "inactive"
             rules_.append({**base, "type": "alerting", "name": name, "duration": 300, "state": state, "alerts": own, "annotations": {"summary": "p99 of %s is above its target" % service}})
-        groups.append({"name": "group-%d" % g, "file": "rules-%d.yml" % (g % 40), "interval": 60, "rules": rules_})
+        rounds = {"missedRounds": 4, "caughtUpRounds": 12, "repairedRounds": 31} if g % 10 == 1 else {}
+        groups.append({"name": "group-%d" % g, "file": "rules-%d.yml" % (g % 40), "interval": 60, "evaluationTime": 0.02 + (g % 10) * 5.9, "lastEvaluation": time_text(end_ms - 1000 * (g % 60)), **rounds, "rules": rules_})
     for k, text in enumerate(texts or []):
         alert = {"state": "firing", "labels": {"alertname": text, "pod": text}, "annotations": {"summary": text}, "value": "1"}
         groups.append({"name": text, "file": text, "interval": 60, "rules": [{"type": "alerting", "name": text, "query": text, "health": "ok", "state": "firing", "labels": {}, "alerts": [alert], "lastError": text}]})

@@ -14,6 +14,7 @@ const LOADERS = {
   tenants: () => import("./pages/tenants.js"),
   rejects: () => import("./pages/rejects.js"),
   plan: () => import("./pages/plan.js"),
+  rules: () => import("./pages/rules.js"),
   alerts: () => import("./pages/alerts.js"),
   settings: () => import("./pages/settings.js"),
 };

@@ -65,6 +65,9 @@ export function rangeText(seconds) {
   return text;
 }
 
+/** A duration in its two largest units: `1d4h`, `12s`. @param {number} seconds */
+export const coarseText = seconds => (seconds < 1 ? "0s" : /^(?:\d+[a-z]){1,2}/.exec(rangeText(Math.floor(seconds)))?.[0] ?? "");
+
 /** `2026-11-26 21:04:05`, in local time or UTC. @param {number} seconds @param {boolean} utc */
 export function timeText(seconds, utc) {
   const date = new Date(seconds * 1000);

@@ -8,11 +8,9 @@ import { go, hrefOf, patch, route } from "./route.js";
 
 /** Pages in the order of the navigation: name, title, key after `g`. */
 const PAGES = [
-  ["query", "Query", "q"], ["explore", "Explore", "e"], ["cardinality", "Cardinality", "c"], ["storage", "Storage", "s"],
-  ["tenants", "Tenants", "n"], ["rejects", "Rejects", "j"], ["queries", "Queries", "r"], ["plan", "Plan", "p"], ["alerts", "Alerts", "a"], ["settings", "Settings", "t"],
+  ["query", "Query", "q"], ["explore", "Explore", "e"], ["alerts", "Alerts", "a"], ["rules", "Rules", "l"], ["cardinality", "Cardinality", "c"], ["storage", "Storage", "s"],
+  ["tenants", "Tenants", "n"], ["rejects", "Rejects", "j"], ["queries", "Queries", "r"], ["plan", "Plan", "p"], ["settings", "Settings", "t"],
 ];
-/** Has a key, but no place in the navigation while the server evaluates no rules. */
-const HIDDEN = "alerts";
 const SCHEMES = ["auto", "light", "dark"];
 const STATE_MS = 5000;
 /** Names that the field of the tenant offers. */
@@ -134,7 +132,7 @@ export function Shell({ children }) {
   return html`
     <header>
       <a class="brand" href=${hrefOf("query")} data-page="query">Chronolith</a>
-      <nav aria-label="Pages" ref=${nav}>${PAGES.filter(entry => entry[0] !== HIDDEN || page === HIDDEN).map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
+      <nav aria-label="Pages" ref=${nav}>${PAGES.map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
       <div class="tools"><${State} /><${Zone} /><${Scheme} /><button class="quiet" onClick=${() => { isHelpOpen.value = true; }} title="Keys (?)" aria-label="Keys">?</button></div>
     </header>
     <main id="main">${children}</main>

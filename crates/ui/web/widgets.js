@@ -27,6 +27,12 @@ export function Choice({ name, label, choices }) {
     ${choices.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}</select></label>`;
 }
 
+/** Buttons for the values of a parameter of the address, each with a count; the first one is the default. @param {{ name: string, label: string, choices: [string, string, number][] }} props */
+export function Switch({ name, label, choices }) {
+  const now = route.value.params.get(name) ?? choices[0]?.[0];
+  return html`<div class="switch" role="group" aria-label=${label}>${choices.map(([value, text, number]) => html`<button key=${value} aria-pressed=${now === value} onClick=${() => patch({ [name]: value === choices[0]?.[0] ? undefined : value }, "replace")}>${text} ${count(number)}</button>`)}</div>`;
+}
+
 /** A text that is a parameter of the address. @param {{ name: string, label: string, size?: number }} props */
 export const Search = ({ name, label, size }) => html`<input type="search" size=${size ?? 24} aria-label=${label} placeholder=${label} value=${route.value.params.get(name) ?? ""}
   onInput=${(/** @type {any} */ event) => patch({ [name]: event.target.value }, "replace")} />`;

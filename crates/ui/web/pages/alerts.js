@@ -1,91 +1,92 @@
-// Rules and alerts of /api/v1/rules: one flat, dense list with filters by state, name and label. In the navigation
-// only while it is open, since this server evaluates no rules.
-// Not here: which rows are in the document (virtual.js).
-import { html, useEffect, useMemo, useState } from "../lib/ui.js";
-import { data } from "../api.js";
-import { count, duration, seriesText } from "../format.js";
+// Alerts: by rule, as Prometheus lists them, or one by one with labels that filter; the most urgent first.
+// Not here: details of a rule (rules/detail.js); which rows are in the document (list.js).
+import { html, useEffect, useMemo } from "../lib/ui.js";
+import { count, seriesText, short } from "../format.js";
+import { register } from "../keys.js";
+import { List } from "../list.js";
 import { Facts, Fault } from "../polled.js";
-import { patch, route } from "../route.js";
-import { flatMapInTasks } from "../tasks.js";
-import { Rows } from "../virtual.js";
-import { Choice, Search } from "../widgets.js";
+import { hrefOf, route } from "../route.js";
+import { Detail, queryHref, ruleHref } from "../rules/detail.js";
+import { fits } from "../rules/filter.js";
+import { useGroups } from "../rules/groups.js";
+import { STATES, urgency } from "../rules/model.js";
+import { Annotations, Chips, focusFilter, Fold, Since, State, useNow, useOpen } from "../rules/parts.js";
+import { Choice, Search, Switch } from "../widgets.js";
 
-const REFRESH_MS = 30_000;
-/** States, the most urgent first; `recording` is for rules without alerts. */
-const STATES = ["firing", "pending", "unknown", "inactive", "recording"];
-/** @typedef {{ kind: "alert" | "rule", state: string, name: string, labels: Record<string, string>, labelText: string, group: string, value: string, detail: string, health: string, search: string }} Line */
+/**
+ * @typedef {import("../rules/model.js").Rule} Rule
+ * @typedef {import("../rules/model.js").Alert} Alert
+ * @typedef {import("../rules/parts.js").Open} Open
+ * @typedef {{ rule: Rule, alerts: Alert[] }} Found A rule, and its alerts that fit.
+ * @typedef {{ key: string, kind: string, found?: Found, alert?: Alert }} Row
+ */
 
-/** Lines of one group: a rule, and below it its alerts. @param {any} group @returns {Line[]} */
-export function linesOf(group) {
-  /** @type {Line[]} */
-  const lines = [];
-  for (const rule of group.rules ?? []) {
-    const alerts = rule.alerts ?? [], state = rule.type === "recording" ? "recording" : rule.state ?? "inactive";
-    lines.push(line("rule", state, rule.name, rule.labels ?? {}, group.name, rule.type === "recording" ? "" : `${alerts.length}`, rule.lastError || rule.query || "", rule.health ?? "", rule.evaluationTime));
-    for (const alert of alerts) {
-      const { alertname, ...labels } = alert.labels ?? {};
-      lines.push(line("alert", alert.state, alertname ?? rule.name, labels, group.name, alert.value ?? "", Object.values(alert.annotations ?? {}).join(" · ") || rule.query || "", ""));
-    }
+/** Rules with an alert that fits, and rules without alerts that fit themselves; the most urgent first. @param {Rule[]} rules @param {string} filter @param {string} state @returns {Found[]} */
+export function fitting(rules, filter, state) {
+  const fit = fits(filter), has = (/** @type {string} */ own) => !state || own === state;
+  /** @type {Found[]} */
+  const found = [];
+  for (const rule of rules) {
+    const alerts = rule.alerts.filter(alert => has(alert.state) && fit(alert));
+    if (alerts.length || (!rule.alerts.length && has(rule.state) && fit(rule))) found.push({ rule, alerts });
   }
-  return lines;
+  return found.sort((a, b) => urgency(a.rule) - urgency(b.rule));
 }
 
-/** @param {"alert" | "rule"} kind @param {string} state @param {string} name @param {Record<string, string>} labels @param {string} group @param {string} value @param {string} detail @param {string} health @param {number} [seconds] @returns {Line} */
-function line(kind, state, name, labels, group, value, detail, health, seconds) {
-  const labelText = Object.keys(labels).length ? seriesText(labels) : "";
-  return { kind, state, name, labels, labelText, group, value, detail, health: [health === "ok" ? "" : health, seconds ? duration(1000 * seconds) : ""].filter(Boolean).join(" "), search: `${name} ${labelText} ${group} ${detail}`.toLowerCase() };
+/** Rows of a list: rules with their alerts where they are open, or alerts alone, of each state the newest first. @param {Found[]} found @param {boolean} isFlat @param {Set<string>} open @returns {Row[]} */
+export function rowsOf(found, isFlat, open) {
+  const rowOf = (/** @type {Alert} */ alert) => ({ key: alert.key, kind: isFlat ? "alert single" : "alert", alert });
+  if (isFlat) return found.flatMap(one => one.alerts).sort((a, b) => urgency(a) - urgency(b) || (b.activeMs ?? 0) - (a.activeMs ?? 0)).map(rowOf);
+  return found.flatMap(one => (open.has(one.rule.key) ? [{ key: one.rule.key, kind: "rule open", found: one }, ...one.alerts.map(rowOf)] : [{ key: one.rule.key, kind: "rule", found: one }]));
 }
 
-/** A filter: words, and matchers like `severity=page`. @param {Line[]} lines @param {string} filter @param {string} state @param {string} kind */
-export function fitting(lines, filter, state, kind) {
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const pairs = words.filter(word => /^\w+=/.test(word)).map(word => /** @type {[string, string]} */ ([word.slice(0, word.indexOf("=")), word.slice(word.indexOf("=") + 1)]));
-  const plain = words.filter(word => !/^\w+=/.test(word));
-  return lines.filter(one => (!state || one.state === state) && (!kind || one.kind === kind) && plain.every(word => one.search.includes(word)) && pairs.every(([label, value]) => (one.labels[label] ?? "").toLowerCase() === value));
-}
-
-/** Rules and alerts, fetched again while the page is visible. @returns {{ lines: Line[] | null, groups: number, error: any }} */
-function useLines() {
-  const [state, setState] = useState(/** @type {{ lines: Line[] | null, groups: number, error: any }} */ ({ lines: null, groups: 0, error: null }));
-  const tenant = route.value.params.get("tenant");
-  useEffect(() => {
-    const stop = new AbortController();
-    const refresh = async () => {
-      if (document.hidden) return;
-      try {
-        const { groups } = await data("api/v1/rules", {}, stop.signal);
-        const lines = await flatMapInTasks(/** @type {any[]} */ (groups), linesOf, stop.signal);
-        // By urgency, otherwise in the order of the groups.
-        const by = STATES.map(name => lines.filter(one => one.state === name)), others = lines.filter(one => !STATES.includes(one.state));
-        setState({ lines: [...others, ...by.flat()], groups: groups.length, error: null });
-      } catch (error) {
-        if (!stop.signal.aborted) setState(now => ({ ...now, error }));
-      }
-    };
-    refresh();
-    const timer = setInterval(refresh, REFRESH_MS);
-    return () => { stop.abort(); clearInterval(timer); };
-  }, [tenant]);
-  return state;
+/** Alerts and rules without alerts by state. @param {Found[]} found */
+function countsOf(found) {
+  const counts = new Map(STATES.map(name => [name, 0])), add = (/** @type {string} */ state) => counts.set(state, (counts.get(state) ?? 0) + 1);
+  for (const { rule, alerts } of found) alerts.length ? alerts.forEach(alert => add(alert.state)) : add(rule.state);
+  return counts;
 }
 
 export function Page() {
-  const { params } = route.value, filter = params.get("search") ?? "", state = params.get("state") ?? "", kind = params.get("kind") ?? "";
-  const { lines, groups, error } = useLines();
-  const found = useMemo(() => fitting(lines ?? [], filter, state, kind), [lines, filter, state, kind]);
-  const counts = useMemo(() => new Map(STATES.map(name => [name, (lines ?? []).filter(one => one.state === name).length])), [lines]);
-  const rules = useMemo(() => (lines ?? []).filter(one => one.kind === "rule").length, [lines]);
-  return html`<section class="panel"><h1>Rules and alerts</h1><${Fault} error=${error} />
-    ${lines && !lines.length && html`<p class="empty">This server evaluates no rules, so it has no alerts.</p>`}
-    ${lines && lines.length > 0 && html`<${Facts} facts=${[[count(rules), "rules"], [count(lines.length - rules), "alerts"], [count(groups), "groups"]]} />
-      <div class="bar"><${Search} name="search" label="Filter by name, label, text" size=${30} />
-        <${Choice} name="kind" label="Show" choices=${[["", "rules and alerts"], ["alert", "alerts"], ["rule", "rules"]]} />
-        <div class="switch" role="group" aria-label="State">${["", ...STATES].map(name => (!name || Number(counts.get(name)) > 0) && html`<button key=${name} aria-pressed=${state === name} onClick=${() => patch({ state: name || undefined }, "replace")}>${name || "all"} ${name ? count(counts.get(name)) : ""}</button>`)}</div>
-        <span class="soft" role="status">${count(found.length)} of ${count(lines.length)}</span></div>
-      <${Rows} length=${found.length} label="Rules and alerts" isTall top=${`${filter}\n${state}\n${kind}`} head=${html`<th>state</th><th>name</th><th>labels</th><th class="right">value</th><th>query or annotation</th><th>group</th><th>health</th>`}
-        row=${(/** @type {number} */ idx) => cells(/** @type {Line} */ (found[idx]))} />`}</section>`;
+  const { params } = route.value, utc = params.get("tz") === "utc", filter = params.get("search") ?? "", state = params.get("state") ?? "", isFlat = params.get("view") === "list";
+  const { groups, error } = useGroups("alert"), open = useOpen(), now = useNow();
+  const rules = useMemo(() => (groups ?? []).flatMap(group => group.rules.filter(rule => rule.isAlerting)), [groups]);
+  const whole = useMemo(() => countsOf(fitting(rules, "", "")), [rules]), some = useMemo(() => fitting(rules, filter, ""), [rules, filter]);
+  const counts = useMemo(() => countsOf(some), [some]), found = useMemo(() => (state ? fitting(rules, filter, state) : some), [rules, some, filter, state]);
+  const rows = useMemo(() => rowsOf(found, isFlat, open.keys), [found, isFlat, open.keys]);
+  useEffect(() => register([{ key: "/", what: "write in the filter", run: focusFilter }]), []);
+  const shown = found.reduce((sum, one) => sum + one.alerts.length, 0), all = rules.reduce((sum, rule) => sum + rule.alerts.length, 0);
+  const row = (/** @type {Row} */ one) => (one.alert ? html`<${AlertRow} alert=${one.alert} isFlat=${isFlat} now=${now} utc=${utc} />` : html`<${RuleRow} found=${one.found} open=${open} now=${now} utc=${utc} />`);
+  // The flat list has no rules without alerts.
+  const states = STATES.filter(name => (!isFlat || name !== "inactive") && (counts.get(name) || state === name));
+  return html`<section class="panel"><h1>Alerts</h1><${Fault} error=${error} />
+    ${groups && !rules.length && html`<p class="empty">No alerting rules are loaded. The setting <code>--rules.files</code> names files with rules.</p>`}
+    ${groups && rules.length > 0 && html`<${Facts} facts=${[[count(whole.get("firing")), "firing"], [count(whole.get("pending")), "pending"], [count(rules.length), "alerting rules"]]} />
+      <div class="bar"><${Search} name="search" label="Filter by text or label=value" size=${30} />
+        <${Choice} name="view" label="Show" choices=${[["", "by rule"], ["list", "one list"]]} />
+        <${Switch} name="state" label="State" choices=${[["", "all", states.reduce((sum, name) => sum + (counts.get(name) ?? 0), 0)], ...states.map(name => [name, name, counts.get(name) ?? 0])]} />
+        <span class="soft" role="status">${count(shown)} of ${count(all)} alerts${isFlat ? "" : `, ${count(found.length)} of ${count(rules.length)} rules`}</span>
+        ${!isFlat && html`<button class="quiet" onClick=${() => open.set(found.filter(one => one.alerts.length).map(one => one.rule.key), true)}>Open all</button><button class="quiet" onClick=${() => open.set(rules.map(rule => rule.key), false)}>Close all</button>`}</div>
+      ${rows.length > 0 ? html`<${List} rows=${rows} label="Alerts" top=${[filter, state, isFlat].join("\n")} row=${row} />` : html`<p class="empty">${all && (filter || state) ? "No alert fits these filters." : "No alert is firing or pending."}</p>`}`}</section>`;
 }
 
-/** @param {Line} one */
-const cells = one => html`<td><span class=${`state-${STATES.includes(one.state) ? one.state : "unknown"}`}>${one.state}</span></td><td class="mono" title=${one.name}>${one.kind === "alert" ? "↳ " : ""}${one.name}</td><td class="mono" title=${one.labelText}>${one.labelText}</td>
-  <td class="value">${one.kind === "rule" && one.value ? `${one.value} alerts` : one.value}</td><td class="mono soft" title=${one.detail}>${one.detail}</td><td title=${one.group}>${one.group}</td><td>${one.health}</td>`;
+/** @param {{ found: Found, open: Open, now: number, utc: boolean }} props */
+function RuleRow({ found: { rule, alerts }, open, now, utc }) {
+  const counts = ["firing", "pending"].map(state => ({ state, number: alerts.filter(alert => alert.state === state).length })).filter(one => one.number > 0);
+  return html`<div class="cells by-rule"><${Fold} open=${open} id=${rule.key} title=${rule.name}><span class="mono">${rule.name}</span><//>
+      <span class="soft only-wide" title=${rule.group.file}>${rule.group.name}</span>
+      <span class="counts">${counts.map(({ state, number }) => html`<span key=${state} class=${`badge state-${state}`}>${count(number)} ${state}</span>`)}${(!counts.length || rule.health === "err") && html`<${State} state=${rule.state} health=${rule.health} />`}</span></div>
+    ${open.has(rule.key) && html`<${Detail} rule=${rule} open=${open} now=${now} utc=${utc} isOnAlerts />`}`;
+}
+
+/** The series that a rule writes of an alert. @param {Alert} alert */
+const historyOf = ({ name, labels }) => seriesText({ __name__: "ALERTS", alertname: name, ...labels });
+
+/** @param {{ alert: Alert, isFlat: boolean, now: number, utc: boolean }} props */
+const AlertRow = ({ alert, isFlat, now, utc }) => html`<div class="alert-head"><${State} state=${alert.state} />
+    ${isFlat && html`<a class="mono" href=${ruleHref(alert.rule)} data-page="rules" title=${`Rule in ${alert.rule.group.file}`}>${alert.name}</a>`}<span class="mono" title=${alert.value}>${valueText(alert.value)}</span><${Since} alert=${alert} now=${now} utc=${utc} />
+    <span class="grow"></span><a href=${queryHref(alert.rule.query)} data-page="query">Query</a><a href=${queryHref(historyOf(alert))} data-page="query" title="When this alert was pending and firing">History</a></div>
+  <div class="chips"><${Chips} labels=${alert.labels} /></div><${Annotations} annotations=${alert.annotations} />`;
+
+/** @param {string} text */
+const valueText = text => { const value = Number(text.replace("Inf", "Infinity")); return text === "" ? "" : Number.isNaN(value) ? text : short(value); };
