@@ -89,6 +89,6 @@ CHECKS = [
     ("pages/rules.js", "(rules => [m.rowsOf(rules, false, new Set()), m.rowsOf(rules, true, new Set(['c'])), m.rowsOf(rules, false, new Set(['folded\\ng']))].map(rows => rows.map(row => row.kind + ' ' + (row.rule?.key ?? row.file ?? row.rules))))(((a, b) => [{key: 'a', tookMs: 1, group: a}, {key: 'b', tookMs: 2, group: b}, {key: 'c', tookMs: 3, group: a}])({key: 'g', file: 'f'}, {key: 'h', file: 'f'}))",
      [["file f", "group 2", "rule a", "rule c", "group 1", "rule b"], ["rule open c", "rule b", "rule a"], ["file f", "group 2", "group 1", "rule b"]]),
     ("pages/alerts.js", "(rules => [['', ''], ['', 'firing'], ['job=a', ''], ['', 'inactive'], ['low', '']].map(([filter, state]) => m.rowsOf(m.fitting(rules, filter, state), false, new Set(['1'])).map(row => row.kind + ' ' + row.key)).concat([m.rowsOf(m.fitting(rules, '', ''), true, new Set()).map(row => row.key)]))([{key: '0', state: 'inactive', search: 'low', labels: {}, own: {}, alerts: []}, {key: '1', state: 'firing', search: 'high', labels: {}, own: {}, alerts: [{key: 'p', state: 'pending', search: '', labels: {job: 'b'}, own: {}}, {key: 'f', state: 'firing', search: '', labels: {job: 'a'}, own: {}}]}])",
-     [["rule open 1", "alert p", "alert f", "rule 0"], ["rule open 1", "alert f"], ["rule open 1", "alert f"], ["rule 0"], ["rule 0"], ["f", "p"]]),
+     [["rule open 1", "alert f", "alert p", "rule 0"], ["rule open 1", "alert f"], ["rule open 1", "alert f"], ["rule 0"], ["rule 0"], ["f", "p"]]),
     ("widgets.js", "m.stepsPath([0, 2], 2)", "M0 20V20.0H90.0V1.0H180.0V20Z"),
 ]

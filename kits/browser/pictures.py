@@ -42,7 +42,7 @@ def views():
         "query-graph": (at_end(ERRORS, range_input=RANGE, show_exemplars="1"), ".u-over"), "query-table": (at_end(QUEUE, tab="table"), ".rows td"), "query-heatmap": (at_end(LATENCY, range_input=RANGE, step_input="60", display_mode="heatmap"), "canvas.heat"),
         "query-plan": (at_end(SHARE, tab="plan", range_input=RANGE), "table.plan"), "explore": page("explore", "section[aria-label=Metric] details", search="http_", metric="http_requests_total"),
         "cardinality": page("cardinality", ".unused"), "storage": page("storage", ".map"), "tenants": page("tenants", ".limits, .others"), "rejects": page("rejects", ".spark"), "queries": page("queries", ".panel + .panel td"), "plan": page("plan", "textarea"),
-        "alerts": page("alerts", ".alert", "CheckoutLatencyHigh0"), "alerts-list": page("alerts", ".alert", view="list"), "rules": page("rules", ".rule"), "rules-plot": page("rules", ".rule-plot .u-over", "CheckoutLatencyHigh0", "Plot"), "settings": page("settings", "pre"),
+        "alerts": page("alerts", ".alert", "CheckoutLatencyHigh0"), "alerts-list": page("alerts", ".alert", view="list"), "rules": page("rules", ".rule", search="group-1 cart"), "rules-plot": page("rules", ".rule-plot .u-over", "CheckoutLatencyHigh0", "Plot", search="group-0 checkout"), "settings": page("settings", "pre"),
     }
 
 

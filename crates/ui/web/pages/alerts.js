@@ -37,7 +37,7 @@ export function fitting(rules, filter, state) {
 export function rowsOf(found, isFlat, open) {
   const rowOf = (/** @type {Alert} */ alert) => ({ key: alert.key, kind: isFlat ? "alert single" : "alert", alert });
   if (isFlat) return found.flatMap(one => one.alerts).sort((a, b) => urgency(a) - urgency(b) || (b.activeMs ?? 0) - (a.activeMs ?? 0)).map(rowOf);
-  return found.flatMap(one => (open.has(one.rule.key) ? [{ key: one.rule.key, kind: "rule open", found: one }, ...one.alerts.map(rowOf)] : [{ key: one.rule.key, kind: "rule", found: one }]));
+  return found.flatMap(one => (open.has(one.rule.key) ? [{ key: one.rule.key, kind: "rule open", found: one }, ...[...one.alerts].sort((a, b) => urgency(a) - urgency(b)).map(rowOf)] : [{ key: one.rule.key, kind: "rule", found: one }]));
 }
 
 /** Alerts and rules without alerts by state. @param {Found[]} found */
