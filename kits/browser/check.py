@@ -148,6 +148,9 @@ def axe(browser):
         page = browser.open(path, bypass_csp=True, answers={} if path in PAGES[:2] or path.startswith(("?", "explore")) else state)
         if path == "" or path.startswith("?"):
             editor_ready(page)
+        if path in ("alerts", "rules"):
+            page.locator(".list .rule .fold-line").first.click()
+            page.locator(".list .code-function").first.wait_for()
         page.wait_for_timeout(200)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
