@@ -6,15 +6,15 @@
 
 use std::fmt;
 
+use crate::document;
+use crate::faults::Faults;
+use crate::yaml::Bounds;
 pub use crate::yaml::Position;
-use crate::yaml::{self, Bounds};
-use faults::Faults;
 pub use group_entry::GroupEntry;
 pub use options::{FileLimits, FileOptions, UnknownFields};
 
 mod check;
 mod decode;
-mod faults;
 mod group_entry;
 mod options;
 
@@ -46,65 +46,44 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
+impl FileError {
+    /// Errors of the faults of a file; the last one counts those that were not kept.
+    pub(super) fn of_faults(file: &str, faults: Faults) -> Vec<FileError> {
+        let error = |position, message| FileError { file: file.to_owned(), position, message };
+        let last = faults.kept.last().map(|fault| fault.position).unwrap_or_default();
+        let mut errors: Vec<FileError> =
+            faults.kept.into_iter().map(|fault| error(fault.position, fault.message)).collect();
+        if faults.dropped_count > 0 {
+            errors.push(error(last, format!("and {} more errors", faults.dropped_count)));
+        }
+        errors
+    }
+}
+
 /// Reads and checks a rule file. Cost: linear in its bytes, and the parsing of its expressions.
 ///
 /// # Errors
 /// All faults that can be found. As in Prometheus, values are checked once YAML and types have none.
 pub fn parse(file: &str, bytes: &[u8], options: &FileOptions<'_>) -> Result<RuleFile, Vec<FileError>> {
     let mut faults = Faults::default();
-    let parsed = parse_groups(bytes, options, &mut faults);
-    let error = |position, message| FileError { file: file.to_owned(), position, message };
-    let last = faults.kept.last().map(|fault| fault.position).unwrap_or_default();
-    let mut errors: Vec<FileError> =
-        faults.kept.into_iter().map(|fault| error(fault.position, fault.message)).collect();
-    if faults.dropped_count > 0 {
-        errors.push(error(last, format!("and {} more errors", faults.dropped_count)));
-    }
-    match parsed {
-        Some(parsed) if errors.is_empty() => Ok(parsed),
-        _ => Err(errors),
+    match parse_groups(bytes, options, &mut faults) {
+        Some(parsed) if faults.is_empty() => Ok(parsed),
+        _ => Err(FileError::of_faults(file, faults)),
     }
 }
 
 fn parse_groups(bytes: &[u8], options: &FileOptions<'_>, faults: &mut Faults) -> Option<RuleFile> {
     let FileLimits { bytes_max, groups_max, rules_max } = options.limits;
-    let start = Position { line: 1, column: 1 };
-    if bytes.len() > bytes_max {
-        faults.add(start, format!("file has {} bytes, at most {bytes_max} are allowed", bytes.len()));
-        return None;
-    }
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
-        Err(error) => {
-            faults.add(position_of(bytes, error.valid_up_to()), "yaml: invalid UTF-8");
-            return None;
-        }
-    };
     // A rule has about ten fields, each a key and a value, and labels.
     let nodes_max = rules_max.saturating_mul(64).saturating_add(groups_max.saturating_mul(32));
-    let (root, has_more_documents) = match yaml::parse(text, Bounds { nodes_max, bytes_max }) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            faults.add(error.position, format!("yaml: {}", error.message));
-            return None;
-        }
-    };
-    let Some(root) = root else { return Some(RuleFile::default()) };
+    let document = document::read(bytes, Bounds { nodes_max, bytes_max }, faults)?;
+    let Some(root) = document.root else { return Some(RuleFile::default()) };
     let groups = decode::groups(&root, options, faults);
     if !faults.is_empty() {
         return None;
     }
     let groups = check::check(groups, options, faults);
-    Some(RuleFile { groups, has_more_documents })
-}
-
-/// Line and column of a byte.
-fn position_of(bytes: &[u8], at: usize) -> Position {
-    let before = bytes.get(..at).unwrap_or(bytes);
-    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |idx| idx + 1);
-    let column = 1 + String::from_utf8_lossy(before.get(line_start..).unwrap_or(&[])).chars().count();
-    Position { line, column }
+    Some(RuleFile { groups, has_more_documents: document.has_more })
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //! Not here: threads, HTTP, files on disk, storage (the caller implements the traits).
 
 pub mod alert;
+mod document;
+mod faults;
 pub mod file;
 pub mod group;
 pub mod notifier;
@@ -18,3 +20,4 @@ pub mod template_engine;
 #[cfg(test)]
 mod testing;
 mod yaml;
+mod yaml_fields;

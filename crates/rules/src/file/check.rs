@@ -9,12 +9,13 @@ use chronolith_model::METRIC_NAME;
 use chronolith_promql::ast::{Expr, ExprKind, NumberLiteral, Span};
 use chronolith_promql::parser::parse_expr;
 
-use super::decode::{Entry, RawGroup, RawRule, Text};
-use super::faults::{Faults, quoted};
+use super::decode::{RawGroup, RawRule};
 use super::group_entry::GroupEntry;
 use super::options::FileOptions;
+use crate::faults::{Faults, quoted};
 use crate::rule::{Alerting, Rule, RuleKind};
 use crate::yaml::Position;
+use crate::yaml_fields::{Entry, Text};
 
 /// Checks all groups; faults are added to `faults`.
 pub(super) fn check(

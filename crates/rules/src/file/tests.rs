@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::faults::ERRORS_MAX;
 use super::*;
+use crate::faults::ERRORS_MAX;
 use crate::rule::RuleKind;
 
 fn options() -> FileOptions<'static> {

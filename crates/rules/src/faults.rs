@@ -1,4 +1,4 @@
-//! Faults that are found while a rule file is read.
+//! Faults that are found while a file is read.
 //!
 //! Invariant: a bounded number is kept, the others are counted.
 
