@@ -13,6 +13,7 @@ use crate::parser::lexer::Failure;
 
 pub use options::{DURATION_OPERATORS_MAX, NESTING_MAX, OPERATORS_MAX, ParserOptions, QUERY_BYTES_MAX};
 pub use pretty::pretty;
+pub use series::{SEQUENCE_VALUES_MAX, SequenceValue, SeriesDescription};
 
 mod check;
 mod duration;
@@ -24,6 +25,7 @@ mod pretty;
 mod print;
 mod quote;
 mod selector;
+mod series;
 mod token;
 
 /// Reason for refusing a query. `Display` is `1:8: parse error: ...` (line:column, both from 1; columns count
@@ -77,6 +79,25 @@ pub fn parse_metric_selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
     check_length(text)?;
     let selector = Parser::new(text, ParserOptions::default()).lone_selector();
     selector.map(|selector| selector.matchers).map_err(|failure| ParseError::locate(text, failure))
+}
+
+/// Parses a metric: a name, labels in braces, both or none. Labels are sorted by name; a name may occur
+/// twice, and without a name in front of the braces a value may be empty, as in Prometheus.
+///
+/// # Errors
+/// The text is anything else.
+pub fn parse_metric(text: &str, options: ParserOptions) -> Result<Vec<(String, String)>, ParseError> {
+    check_length(text)?;
+    series::metric(text, options).map_err(|failure| ParseError::locate(text, failure))
+}
+
+/// Parses a series description. Cost: linear in the text and in its values.
+///
+/// # Errors
+/// The text is anything else, or has more than [`SEQUENCE_VALUES_MAX`] values.
+pub fn parse_series_description(text: &str, options: ParserOptions) -> Result<SeriesDescription, ParseError> {
+    check_length(text)?;
+    series::series_description(text, options).map_err(|failure| ParseError::locate(text, failure))
 }
 
 fn check_length(text: &str) -> Result<(), ParseError> {

@@ -291,7 +291,7 @@ fn match_op(kind: TokenKind) -> Option<MatchOp> {
 }
 
 /// A name or the text of a literal. Labels are UTF-8 here: bytes that are none are replaced.
-fn text_of(token: &Token<'_>) -> String {
+pub(super) fn text_of(token: &Token<'_>) -> String {
     match token.kind {
         TokenKind::String => String::from_utf8_lossy(&unquote(token.text)).into_owned(),
         _ => token.text.to_owned(),
