@@ -9,6 +9,7 @@ mod document;
 mod faults;
 pub mod file;
 pub mod group;
+pub mod lint;
 pub mod notifier;
 pub mod prometheus_templates;
 pub mod round;
@@ -19,5 +20,6 @@ pub mod template;
 pub mod template_engine;
 #[cfg(test)]
 mod testing;
+pub mod unit_test;
 mod yaml;
 mod yaml_fields;

@@ -159,10 +159,29 @@ impl Scalar {
         begins.then(|| i64::from_str_radix(&format!("{sign}{digits}"), radix).ok()).flatten()
     }
 
-    /// The float that a plain scalar stands for.
+    /// The bool that a plain scalar stands for in YAML 1.1, which promtool's test files are read as.
+    pub(super) fn boolean(&self) -> Option<bool> {
+        match self.text.as_str() {
+            _ if self.is_string => None,
+            "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Some(true),
+            "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+
+    /// The float that a plain scalar stands for; infinities and NaN begin with a dot.
     pub(super) fn float(&self) -> Option<f64> {
+        match self.text.as_str() {
+            _ if self.is_string => return None,
+            ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return Some(f64::INFINITY),
+            "-.inf" | "-.Inf" | "-.INF" => return Some(f64::NEG_INFINITY),
+            ".nan" | ".NaN" | ".NAN" => return Some(f64::NAN),
+            _ => {}
+        }
         let first = self.text.trim_start_matches(['+', '-']).chars().next();
-        let is_number = !self.is_string && first.is_some_and(|c| c.is_ascii_digit() || c == '.');
+        let is_number = first.is_some_and(|c| c.is_ascii_digit() || c == '.');
         let chars_fit = self.text.chars().all(|c| c.is_ascii_digit() || "+-.eE_".contains(c));
         (is_number && chars_fit).then(|| self.text.replace('_', "").parse().ok()).flatten()
     }

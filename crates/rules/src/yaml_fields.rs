@@ -2,7 +2,7 @@
 //!
 //! Invariants: all wrong types and duplicate keys are found; null is an absent field, and a null in a list is
 //! no element. Texts name the types of Prometheus's sources, as promtool does.
-//! Not here: names and meaning of the fields (`file::decode`).
+//! Not here: names and meaning of the fields (`file::decode`, `unit_test::decode`).
 
 use std::collections::HashSet;
 use std::rc::Rc;
