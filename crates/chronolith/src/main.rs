@@ -20,6 +20,7 @@ mod locked_dir;
 mod log;
 mod progress;
 mod query;
+mod rules;
 mod serve;
 mod settings;
 mod tenants;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Some(("bucket", matches)) => bucket::run(matches),
         Some(("wal", matches)) => wal::run(matches),
         Some(("graphite", matches)) => graphite::run(matches),
+        Some(("rules", matches)) => rules::run(matches),
         Some(("tenants", matches)) => tenants::run(matches),
         Some(("token", matches)) => token::run(matches),
         Some(("licences", _)) => {
@@ -92,6 +94,7 @@ fn command() -> Command {
         .subcommand(bucket::command())
         .subcommand(wal::command())
         .subcommand(graphite::command())
+        .subcommand(rules::command())
         .subcommand(tenants::command())
         .subcommand(token::command())
         .subcommand(Command::new("licences").about("Print the licences of embedded files"))
