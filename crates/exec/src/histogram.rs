@@ -4,5 +4,6 @@
 
 pub mod element;
 pub mod fold;
+mod go_math;
 pub mod growth;
 pub mod measure;

@@ -5,6 +5,8 @@
 use chronolith_model::FloatHistogram;
 use chronolith_model::histogram::{Bucket, kahan_add};
 
+use super::go_math::{exp2, log2};
+
 /// Effect of observations that are NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NanEffect {
@@ -102,12 +104,12 @@ fn interpolate(bucket: &Bucket, fraction: f64, custom: bool) -> f64 {
     if custom || (bucket.lower <= 0.0 && bucket.upper >= 0.0) {
         return bucket.lower + (bucket.upper - bucket.lower) * fraction;
     }
-    let lower = bucket.lower.abs().log2();
-    let upper = bucket.upper.abs().log2();
+    let lower = log2(bucket.lower.abs());
+    let upper = log2(bucket.upper.abs());
     if bucket.lower > 0.0 {
-        (lower + (upper - lower) * fraction).exp2()
+        exp2(lower + (upper - lower) * fraction)
     } else {
-        -(upper + (lower - upper) * (1.0 - fraction)).exp2()
+        -exp2(upper + (lower - upper) * (1.0 - fraction))
     }
 }
 
