@@ -267,6 +267,22 @@ pub trait Disk: Send + Sync {
     }
 }
 
+/// Makes `dir` and the missing directories above it, durably.
+///
+/// # Errors
+/// As the disk reports.
+pub fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = dir.ancestors().take_while(|path| !disk.exists(path)).collect();
+    disk.create_dir_all(dir)?;
+    // The parent of an existing `dir` is synced, too: a process may have ended between making and syncing it.
+    for parent in std::iter::once(dir).chain(missing).filter_map(Path::parent) {
+        // The parent of a relative path of one part has the empty name.
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        disk.sync_dir(parent)?;
+    }
+    Ok(())
+}
+
 /// Name of the new content of a file until it is whole.
 fn temporary_path(path: &Path) -> PathBuf {
     let mut temporary = path.as_os_str().to_owned();

@@ -1,13 +1,12 @@
-//! Data directory: created durably, locked by one process.
+//! Lock of the data directory: one process has it open.
 //!
-//! Invariants: the names of all created directories are durable before the storage uses them.
 //! Not here: the files below it.
 
 use std::path::Path;
 use std::time::Duration;
 
+use chronolith_base::Env;
 use chronolith_base::disk::LockGuard;
-use chronolith_base::{Disk, Env};
 
 use crate::options::OpenError;
 
@@ -16,22 +15,6 @@ const LOCK_FILE: &str = "lock";
 /// Time that a start waits for the lock of a process that is just stopping.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_millis(50);
-
-/// Makes `dir` and the missing directories above it, durably.
-///
-/// # Errors
-/// As the disk reports.
-pub(crate) fn make_dir(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
-    let missing: Vec<&Path> = dir.ancestors().take_while(|path| !disk.exists(path)).collect();
-    disk.create_dir_all(dir)?;
-    // The parent of an existing `dir` is synced, too: a process may have ended between making and syncing it.
-    for parent in std::iter::once(dir).chain(missing).filter_map(Path::parent) {
-        // The parent of a relative path of one part has the empty name.
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        disk.sync_dir(parent)?;
-    }
-    Ok(())
-}
 
 /// Returns true if a process has the data directory open.
 ///

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::Env;
+use chronolith_base::disk::make_dir;
 use chronolith_head::WriteError;
 use chronolith_model::TenantId;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-use crate::data_dir::make_dir;
 use crate::options::OpenError;
 
 /// Directory of markers in the data directory: an empty file per tenant, with its name.

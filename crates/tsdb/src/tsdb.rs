@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use chronolith_base::Env;
-use chronolith_base::disk::LockGuard;
+use chronolith_base::disk::{LockGuard, make_dir};
 use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError, queued_bytes_of_thread};
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
@@ -38,7 +38,7 @@ use crate::bucket::Bucket;
 use crate::bucket::upload_state::UploadState;
 use crate::bucket_maintenance::BucketMaintenance;
 use crate::changes::Writer;
-use crate::data_dir::{lock_data_dir, make_dir};
+use crate::data_dir::lock_data_dir;
 use crate::databases::{CatalogOwners, DatabaseStore};
 use crate::exemplars::{ExemplarStorage, ExemplarWindow};
 use crate::frame_log::copies::Findings;
