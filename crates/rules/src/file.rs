@@ -12,11 +12,15 @@ use crate::yaml::Bounds;
 pub use crate::yaml::Position;
 pub use group_entry::GroupEntry;
 pub use options::{FileLimits, FileOptions, UnknownFields};
+pub use print::{file_yaml, group_yaml, namespaces_yaml};
+pub use source::{GroupSource, RuleSource};
 
 mod check;
 mod decode;
 mod group_entry;
 mod options;
+mod print;
+mod source;
 
 /// A checked file.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -25,6 +29,15 @@ pub struct RuleFile {
     pub groups: Vec<GroupEntry>,
     /// True if the text has a second document, which is ignored.
     pub has_more_documents: bool,
+}
+
+/// A checked group with the texts of its author.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourcedGroup {
+    /// Texts of the group.
+    pub source: GroupSource,
+    /// The parsed group.
+    pub entry: GroupEntry,
 }
 
 /// One fault of a file. `Display` is `FILE: LINE:COLUMN: message`.
@@ -66,24 +79,88 @@ impl FileError {
 /// All faults that can be found. As in Prometheus, values are checked once YAML and types have none.
 pub fn parse(file: &str, bytes: &[u8], options: &FileOptions<'_>) -> Result<RuleFile, Vec<FileError>> {
     let mut faults = Faults::default();
-    match parse_groups(bytes, options, &mut faults) {
-        Some(parsed) if faults.is_empty() => Ok(parsed),
-        _ => Err(FileError::of_faults(file, faults)),
-    }
+    let parsed = read(bytes, options, Root::File, &mut faults).map(|decoded| {
+        let groups = check::check(decoded.groups, options, &mut faults);
+        RuleFile { groups, has_more_documents: decoded.has_more_documents }
+    });
+    parsed.filter(|_| faults.is_empty()).ok_or_else(|| FileError::of_faults(file, faults))
 }
 
-fn parse_groups(bytes: &[u8], options: &FileOptions<'_>, faults: &mut Faults) -> Option<RuleFile> {
+/// As [`parse`], with the texts of each group.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with_sources(
+    file: &str,
+    bytes: &[u8],
+    options: &FileOptions<'_>,
+) -> Result<Vec<SourcedGroup>, Vec<FileError>> {
+    parse_sourced(file, bytes, options, Root::File)
+}
+
+/// As [`parse_with_sources`], for a document that is one group, as Mimir's API takes it.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_group(
+    file: &str,
+    bytes: &[u8],
+    options: &FileOptions<'_>,
+) -> Result<SourcedGroup, Vec<FileError>> {
+    let mut groups = parse_sourced(file, bytes, options, Root::Group)?;
+    assert!(groups.len() == 1, "a document that is a group has one");
+    Ok(groups.remove(0))
+}
+
+fn parse_sourced(
+    file: &str,
+    bytes: &[u8],
+    options: &FileOptions<'_>,
+    root: Root,
+) -> Result<Vec<SourcedGroup>, Vec<FileError>> {
+    let mut faults = Faults::default();
+    let parsed = read(bytes, options, root, &mut faults).map(|decoded| {
+        let sources: Vec<GroupSource> = decoded.groups.iter().map(GroupSource::of).collect();
+        let entries = check::check(decoded.groups, options, &mut faults);
+        assert!(sources.len() == entries.len(), "each group is checked");
+        let joined = sources.into_iter().zip(entries);
+        joined.map(|(source, entry)| SourcedGroup { source, entry }).collect()
+    });
+    parsed.filter(|_: &Vec<SourcedGroup>| faults.is_empty()).ok_or_else(|| FileError::of_faults(file, faults))
+}
+
+/// Content of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Root {
+    /// A mapping with the key `groups`.
+    File,
+    /// The fields of one group.
+    Group,
+}
+
+/// Groups of a document before they are checked.
+struct Decoded {
+    groups: Vec<decode::RawGroup>,
+    has_more_documents: bool,
+}
+
+/// Decodes the groups of a document; `None` after a fault.
+fn read(bytes: &[u8], options: &FileOptions<'_>, root: Root, faults: &mut Faults) -> Option<Decoded> {
     let FileLimits { bytes_max, groups_max, rules_max } = options.limits;
     // A rule has about ten fields, each a key and a value, and labels.
     let nodes_max = rules_max.saturating_mul(64).saturating_add(groups_max.saturating_mul(32));
     let document = document::read(bytes, Bounds { nodes_max, bytes_max }, faults)?;
-    let Some(root) = document.root else { return Some(RuleFile::default()) };
-    let groups = decode::groups(&root, options, faults);
-    if !faults.is_empty() {
-        return None;
-    }
-    let groups = check::check(groups, options, faults);
-    Some(RuleFile { groups, has_more_documents: document.has_more })
+    let has_more_documents = document.has_more;
+    let groups = match (document.root, root) {
+        (None, Root::File) => return Some(Decoded { groups: Vec::new(), has_more_documents: false }),
+        (None, Root::Group) => {
+            faults.add(Position { line: 1, column: 1 }, "Groupname must not be empty");
+            return None;
+        }
+        (Some(node), Root::File) => decode::groups(&node, options, faults),
+        (Some(node), Root::Group) => vec![decode::group(&node, options, faults)],
+    };
+    faults.is_empty().then_some(Decoded { groups, has_more_documents })
 }
 
 #[cfg(test)]

@@ -46,6 +46,11 @@ pub(super) fn groups(root: &Node, options: &FileOptions<'_>, faults: &mut Faults
     groups
 }
 
+/// Decodes a document that is one group; faults are added to `faults`.
+pub(super) fn group(root: &Node, options: &FileOptions<'_>, faults: &mut Faults) -> RawGroup {
+    Decoder { options, reader: FieldReader { faults }, rule_count: 0 }.group(root)
+}
+
 struct Decoder<'a> {
     options: &'a FileOptions<'a>,
     reader: FieldReader<'a>,
