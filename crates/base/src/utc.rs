@@ -130,6 +130,20 @@ pub fn rfc3339_ms(ms: i64) -> String {
     format!("{}.{:03}Z", UtcTime::of_ms(ms).civil_text(), ms.rem_euclid(1000))
 }
 
+/// Returns a time in RFC 3339 with as many digits of the second as it needs, as Go's `RFC3339Nano`:
+/// `2026-11-20T16:45:00.5Z`.
+#[must_use]
+pub fn rfc3339_ns(ns: i64) -> String {
+    let civil = UtcTime::of_ms(ns.div_euclid(1_000_000)).civil_text();
+    match ns.rem_euclid(1_000_000_000) {
+        0 => format!("{civil}Z"),
+        fraction_ns => {
+            let digits = format!("{fraction_ns:09}");
+            format!("{civil}.{}Z", digits.trim_end_matches('0'))
+        }
+    }
+}
+
 /// Returns the milliseconds since 1970 of a time in RFC 3339; digits after the third of a fraction are
 /// dropped. `None` for anything else, a leap second included.
 #[must_use]

@@ -40,6 +40,7 @@ mod remote_read;
 pub(crate) mod request;
 mod routes;
 mod routing;
+mod rules;
 mod search;
 mod self_metrics;
 mod sender;

@@ -49,6 +49,24 @@ fn needs_escape(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
+/// Appends a string with the escapes of Go's `encoding/json`, which keep it apart from HTML and scripts.
+pub(crate) fn put_html_string(out: &mut Vec<u8>, text: &str) {
+    let is_plain = |c: char| !matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
+    if text.chars().all(is_plain) {
+        return put_string(out, text);
+    }
+    let start = out.len();
+    put_string(out, text);
+    let escaped = String::from_utf8_lossy(&out.split_off(start)).into_owned();
+    for c in escaped.chars() {
+        if is_plain(c) {
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        } else {
+            put_display(out, format_args!("\\u{:04x}", u32::from(c)));
+        }
+    }
+}
+
 /// Appends a value by its `Display`; writing to a `Vec` cannot fail.
 pub(crate) fn put_display(out: &mut Vec<u8>, what: impl std::fmt::Display) {
     let written = write!(out, "{what}");
@@ -115,6 +133,21 @@ pub(crate) fn put_float_general(out: &mut Vec<u8>, value: f64) {
     }
 }
 
+/// Appends a value with an exponent in any case (Go's shortest `e`).
+pub(crate) fn put_float_exponent(out: &mut Vec<u8>, value: f64) {
+    if value.is_finite() { put_exponent(out, value) } else { put_float_rare(out, value) }
+}
+
+/// Appends a finite value as Go's `encoding/json` prints it: as [`put_float`], with one digit in the
+/// exponents -7 to -9.
+pub(crate) fn put_json_float(out: &mut Vec<u8>, value: f64) {
+    put_float(out, value);
+    if let [.., b'e', b'-', b'0', digit] = *out.as_slice() {
+        out.truncate(out.len() - 2);
+        out.push(digit);
+    }
+}
+
 /// Milliseconds as seconds; three decimals where they are not all zero.
 pub(crate) fn put_time(out: &mut Vec<u8>, time_ms: i64) {
     if time_ms < 0 {
@@ -164,8 +197,13 @@ pub(crate) fn put_sample(out: &mut Vec<u8>, time_ms: i64, value: f64) {
 
 /// Labels as an object.
 pub(crate) fn put_labels(out: &mut Vec<u8>, labels: &Labels) {
+    put_pairs(out, labels.iter());
+}
+
+/// Pairs of strings as an object.
+pub(crate) fn put_pairs<'a>(out: &mut Vec<u8>, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
     out.push(b'{');
-    for (idx, (name, value)) in labels.iter().enumerate() {
+    for (idx, (name, value)) in pairs.enumerate() {
         if idx > 0 {
             out.push(b',');
         }

@@ -24,6 +24,9 @@ fn dates_go_on_beyond_the_years_of_jiff() {
     assert_eq!(rfc3339_ms(1_435_781_451_781), "2015-07-01T20:10:51.781Z");
     assert_eq!(rfc3339_ms(-1), "1969-12-31T23:59:59.999Z");
     assert_eq!(rfc3339_ms(i64::MAX), "292278994-08-17T07:12:55.807Z");
+    assert_eq!(rfc3339_ns(1_435_781_451_000_000_000), "2015-07-01T20:10:51Z");
+    assert_eq!(rfc3339_ns(1_435_781_451_781_000_000), "2015-07-01T20:10:51.781Z");
+    assert_eq!(rfc3339_ns(-1), "1969-12-31T23:59:59.999999999Z");
     assert_eq!(UtcTime::of_ms(1_795_136_523_456).basic_format(), "20261120T010203Z");
     assert_eq!(UtcTime::of_ms(951_782_399_000).basic_format(), "20000228T235959Z");
     assert_eq!(UtcTime::of_ms(4_107_542_400_000).basic_format(), "21000301T000000Z");

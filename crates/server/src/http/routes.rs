@@ -11,6 +11,7 @@ mod lifecycle;
 mod pages;
 mod query;
 mod remote;
+mod rules;
 mod status;
 mod targets;
 
@@ -39,6 +40,7 @@ const SECTIONS: &[Section] = &[
     Section::new(Tag::Query, query::METADATA),
     Section::new(Tag::Pages, pages::ROUTES),
     Section::new(Tag::Status, status::ROUTES),
+    Section::new(Tag::Rules, rules::ROUTES),
     Section::new(Tag::Targets, targets::ROUTES),
     Section::new(Tag::Admin, lifecycle::ROUTES),
 ];

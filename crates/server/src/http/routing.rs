@@ -207,19 +207,21 @@ pub(super) enum Tag {
     Graphite,
     Influxdb,
     Status,
+    Rules,
     Targets,
     Admin,
     Pages,
 }
 
 impl Tag {
-    pub(super) const ALL: [Tag; 9] = [
+    pub(super) const ALL: [Tag; 10] = [
         Tag::Query,
         Tag::Search,
         Tag::Remote,
         Tag::Graphite,
         Tag::Influxdb,
         Tag::Status,
+        Tag::Rules,
         Tag::Targets,
         Tag::Admin,
         Tag::Pages,
@@ -233,6 +235,7 @@ impl Tag {
             Tag::Graphite => "graphite",
             Tag::Influxdb => "influxdb",
             Tag::Status => "status",
+            Tag::Rules => "rules",
             Tag::Targets => "targets",
             Tag::Admin => "admin",
             Tag::Pages => "pages",
@@ -247,6 +250,7 @@ impl Tag {
             Tag::Graphite => "Graphite",
             Tag::Influxdb => "InfluxDB 1.x",
             Tag::Status => "State of the server",
+            Tag::Rules => "Rules and alerts",
             Tag::Targets => "Lists that are empty, for clients that expect a Prometheus",
             Tag::Admin => "Lifecycle and administration",
             Tag::Pages => "Web interface",

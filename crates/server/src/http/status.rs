@@ -1,6 +1,5 @@
 //! Status API: build and runtime information, settings, progress of the WAL replay, cardinality of the head
-//! or of selected series (`status/tsdb`), storage and memory by part, Alertmanagers; and the endpoints of
-//! rules and alerts, which return empty lists because the server neither scrapes targets nor evaluates rules.
+//! or of selected series (`status/tsdb`), storage and memory by part.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::call;
 use super::cardinality;
 use super::dispatch;
 use super::error::ApiError;
-use super::params::{Params, int_fault};
+use super::params::Params;
 use super::series;
 use crate::exposition::memory::Memory;
 use crate::limits::CARDINALITY_LIMIT_MAX;
@@ -64,63 +63,9 @@ pub(super) async fn version(State(web): State<Arc<Web>>) -> Response<Body> {
     plain_json(build_value(&web).to_string())
 }
 
-pub(super) async fn rules(State(web): State<Arc<Web>>, request: Request) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&web, request).await?;
-    call.params.well_formed()?;
-    series::selectors(&call.params)?;
-    let lower = |name: &str| call.params.get(name).map(str::to_lowercase);
-    if let Some(other) = lower("type").filter(|kind| kind != "alert" && kind != "record") {
-        return Err(ApiError::parameter("type", format_args!("not supported value {other:?}")));
-    }
-    // Go's ParseBool, of the text in lower case.
-    let is_bool = |text: &String| matches!(text.as_str(), "1" | "t" | "true" | "0" | "f" | "false");
-    if let Some(other) = lower("exclude_alerts").filter(|text| !is_bool(text)) {
-        let why = format_args!(
-            "error converting exclude_alerts: strconv.ParseBool: parsing {other:?}: invalid syntax"
-        );
-        return Err(ApiError::parameter("exclude_alerts", why));
-    }
-    check_group_limit(&call.params)?;
-    Ok(success(&json!({ "groups": [] })))
-}
-
-/// Checks the paging of rule groups.
-fn check_group_limit(params: &Params) -> Result<(), ApiError> {
-    let Some(text) = params.get("group_limit") else {
-        return match params.get("group_next_token") {
-            None => Ok(()),
-            Some(_) => {
-                let why = "group_limit needs to be present in order to paginate over the groups";
-                Err(ApiError::parameter("group_next_token", why))
-            }
-        };
-    };
-    match text.parse::<i32>() {
-        Ok(1..) => Ok(()),
-        Ok(_) => Err(ApiError::parameter("group_limit", "group_limit needs to be greater than 0")),
-        Err(error) => {
-            let why = int_fault(text, &error, "ParseInt");
-            Err(ApiError::parameter(
-                "group_limit",
-                format_args!("group_limit needs to be a valid number: {why}"),
-            ))
-        }
-    }
-}
-
-/// For lists that have no entries because the server scrapes no targets and evaluates no rules.
+/// A list that has no entries: notifications of the web interface of Prometheus.
 pub(super) async fn empty_list() -> Response<Body> {
     success(&json!([]))
-}
-
-pub(super) async fn alerts() -> Response<Body> {
-    success(&json!({ "alerts": [] }))
-}
-
-pub(super) async fn alertmanagers(State(web): State<Arc<Web>>) -> Response<Body> {
-    let (active, dropped) = web.notifier().urls();
-    let entries = |urls: Vec<String>| urls.into_iter().map(|url| json!({ "url": url })).collect::<Value>();
-    success(&json!({ "activeAlertmanagers": entries(active), "droppedAlertmanagers": entries(dropped) }))
 }
 
 pub(super) async fn runtime(State(web): State<Arc<Web>>) -> Response<Body> {

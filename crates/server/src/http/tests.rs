@@ -1,7 +1,7 @@
 //! The router without sockets: parameters, errors, envelopes, formats.
 //! Uses a store in memory; a fake clock stands at [`NOW_MS`].
 
-mod access;
+pub(crate) mod access;
 mod activity;
 mod admin;
 pub(crate) mod audit;

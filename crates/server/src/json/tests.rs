@@ -46,6 +46,27 @@ fn exposition_uses_exponents_earlier() {
 }
 
 #[test]
+fn values_of_alerts_have_an_exponent() {
+    let show = |value| text(|out| put_float_exponent(out, value));
+    let shown = [0.0, 1.0, 1.5, 100.0, -2.5e-10, 1e300, f64::NAN, f64::INFINITY].map(show);
+    assert_eq!(shown, ["0e+00", "1e+00", "1.5e+00", "1e+02", "-2.5e-10", "1e+300", "NaN", "+Inf"]);
+}
+
+#[test]
+fn numbers_of_json_have_short_exponents() {
+    let show = |value| text(|out| put_json_float(out, value));
+    let shown = [0.0, 60.0, 0.000_123, 1.5e-7, 2e-10, 1e21].map(show);
+    assert_eq!(shown, ["0", "60", "0.000123", "1.5e-7", "2e-10", "1e+21"]);
+}
+
+#[test]
+fn html_is_escaped_as_by_go() {
+    let show = |what: &str| text(|out| put_html_string(out, what));
+    assert_eq!(show("a\"\u{1}b"), r#""a\"\u0001b""#);
+    assert_eq!(show("a < b && c > \"d\"\u{2028}ä"), r#""a \u003c b \u0026\u0026 c \u003e \"d\"\u2028ä""#);
+}
+
+#[test]
 fn times_are_seconds_with_milliseconds() {
     let show = |ms| text(|out| put_time(out, ms));
     assert_eq!(show(1_435_781_451_781), "1435781451.781");

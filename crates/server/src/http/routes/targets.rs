@@ -1,4 +1,4 @@
-//! Rows that clients expect of a Prometheus: lists that are empty, as nothing is scraped and no rules run.
+//! Rows that clients expect of a Prometheus: lists that are empty, as nothing is scraped.
 //! Not here: handlers.
 
 use chronolith_service::access::Scope;
@@ -7,23 +7,6 @@ use crate::http::routing::{Answer, Effect, Methods, Route, Shows, handler};
 use crate::http::{metadata, status, targets};
 
 pub(super) const ROUTES: &[Route] = &[
-    Route::new(&["/api/v1/rules"], "rule groups")
-        .on(Methods::Get, Scope::ReadRules, Shows::NoSeries, Effect::Reads, handler!(status::rules))
-        .takes("match[] type exclude_alerts group_limit group_next_token"),
-    Route::new(&["/api/v1/alerts"], "alerts").on(
-        Methods::Get,
-        Scope::ReadRules,
-        Shows::NoSeries,
-        Effect::Reads,
-        handler!(status::alerts),
-    ),
-    Route::new(&["/api/v1/alertmanagers"], "Alertmanagers").on(
-        Methods::Get,
-        Scope::ReadRules,
-        Shows::NoSeries,
-        Effect::Reads,
-        handler!(status::alertmanagers),
-    ),
     Route::new(&["/api/v1/notifications"], "notifications").on(
         Methods::Get,
         Scope::ReadRules,

@@ -26,7 +26,7 @@ use crate::options::ServerOptions;
 const ACCESS_FILE: &str = "/config/access.yml";
 
 /// An entry of an access file with a token of the same name.
-pub(super) fn entry(name: &str, rest: &str) -> String {
+pub(in crate::http) fn entry(name: &str, rest: &str) -> String {
     let hash: String = hash_of_token(name).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("- name: {name}\n  token_sha256: {hash}\n{rest}")
 }
@@ -40,12 +40,12 @@ pub(super) fn write_file(server: &Fixture, entries: &[String]) {
 }
 
 /// A server with an access file, open.
-pub(super) fn guarded(multitenancy: bool, entries: &[String]) -> Fixture {
+pub(in crate::http) fn guarded(multitenancy: bool, entries: &[String]) -> Fixture {
     guarded_with(entries, |options| options.service.multitenancy = multitenancy)
 }
 
 /// The same with other options.
-pub(super) fn guarded_with(entries: &[String], change: impl FnOnce(&mut ServerOptions)) -> Fixture {
+pub(in crate::http) fn guarded_with(entries: &[String], change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     let server = Fixture::with(|options| {
         options.service.access.file = Some(ACCESS_FILE.into());
         options.web.admin_api = true;
@@ -57,7 +57,12 @@ pub(super) fn guarded_with(entries: &[String], change: impl FnOnce(&mut ServerOp
     server.open()
 }
 
-pub(super) async fn send(server: &Fixture, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+pub(in crate::http) async fn send(
+    server: &Fixture,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Answer {
     let path = path.replace('{', "%7B").replace('}', "%7D").replace('"', "%22").replace('|', "%7C");
     let request = Request::builder().method(method).uri(path);
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
