@@ -3,6 +3,8 @@
 //! Invariants: a group is known by tenant, file and name; lists of groups are ordered by file and name.
 //! Not here: rule files, rounds and alerts (`chronolith-rules`), pages (`server`).
 
+pub mod configured;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,0 +1,394 @@
+//! Rule groups that clients configure: by tenant and namespace, each namespace a rule file on disk.
+//!
+//! Invariants: a change is durable before it returns and before the sink sees it; after a crash a namespace
+//! is as before or after the change. A file that cannot be read is left as it is, and its namespace refuses
+//! new groups until it is deleted.
+//! Not here: rounds (`rules`), HTTP and YAML of answers (`server`).
+
+mod error;
+mod files;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use chronolith_base::Env;
+use chronolith_model::TenantId;
+use chronolith_promql::parser::ParserOptions;
+use chronolith_rules::file::{
+    FileLimits, FileOptions, GroupSource, SourcedGroup, UnknownFields, file_yaml, parse_group,
+    parse_with_sources,
+};
+use chronolith_rules::group::{Group, GroupDefaults};
+use chronolith_rules::prometheus_templates::PrometheusTemplates;
+use parking_lot::{Mutex, RwLock};
+
+pub use self::error::ConfigureError;
+use self::files::NamespaceFiles;
+use crate::counter::Counter;
+
+/// Groups of one tenant.
+pub const CONFIGURED_GROUPS_MAX: usize = 10_000;
+/// Rules of one group.
+pub const CONFIGURED_RULES_PER_GROUP_MAX: usize = 10_000;
+/// Bytes of one group as a client sends it.
+pub const CONFIGURED_GROUP_BYTES_MAX: usize = 1 << 20;
+/// Bytes of all files of one tenant.
+pub const CONFIGURED_BYTES_MAX: usize = 16 << 20;
+
+/// Fields that a group does not set.
+const DEFAULTS: GroupDefaults = GroupDefaults { interval_ms: 60_000, query_offset_ms: 0 };
+
+/// Takes the configured groups of a tenant whenever they change.
+pub trait GroupSink: Send + Sync {
+    /// Replaces all configured groups of `tenant`. The file of a group is its namespace. Calls come one after
+    /// the other, and must not change configured rules.
+    fn changed(&self, tenant: &TenantId, groups: Vec<Group>);
+}
+
+/// Limits of the groups that clients configure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConfiguredLimits {
+    /// Groups of one tenant.
+    pub groups_max: usize,
+    /// Rules of one group.
+    pub rules_per_group_max: usize,
+    /// Bytes of all files of one tenant.
+    pub bytes_max: usize,
+}
+
+impl Default for ConfiguredLimits {
+    fn default() -> ConfiguredLimits {
+        ConfiguredLimits {
+            groups_max: CONFIGURED_GROUPS_MAX,
+            rules_per_group_max: CONFIGURED_RULES_PER_GROUP_MAX,
+            bytes_max: CONFIGURED_BYTES_MAX,
+        }
+    }
+}
+
+/// A group and its texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfiguredGroup {
+    /// Texts of the group as its client sent them.
+    pub source: GroupSource,
+    /// The group that is evaluated; its file is the namespace.
+    pub group: Group,
+}
+
+/// Content of a namespace.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Namespace {
+    /// In the order of their creation; empty only if the file is damaged.
+    groups: Vec<ConfiguredGroup>,
+    file_bytes: usize,
+    /// Reason why the file cannot be read.
+    damage: Option<String>,
+}
+
+impl Namespace {
+    /// Groups in the order of their creation; none of a damaged file.
+    #[must_use]
+    pub fn groups(&self) -> &[ConfiguredGroup] {
+        &self.groups
+    }
+
+    /// The group of this name.
+    #[must_use]
+    pub fn group(&self, name: &str) -> Option<&ConfiguredGroup> {
+        self.groups.iter().find(|one| one.source.name == name)
+    }
+}
+
+/// Namespaces of a tenant by name.
+pub type Namespaces = BTreeMap<String, Arc<Namespace>>;
+
+/// Groups that clients configure.
+pub struct ConfiguredRules {
+    files: NamespaceFiles,
+    parser: ParserOptions,
+    limits: ConfiguredLimits,
+    /// Tenants without a namespace are absent.
+    tenants: RwLock<BTreeMap<TenantId, Arc<Namespaces>>>,
+    /// Held over each change of files and memory, and while the sink takes it.
+    changing: Mutex<()>,
+    sink: OnceLock<Arc<dyn GroupSink>>,
+    write_failures: Counter,
+}
+
+impl ConfiguredRules {
+    /// No groups; files go below `data_dir`.
+    #[must_use]
+    pub fn new(
+        env: Env,
+        data_dir: &Path,
+        parser: ParserOptions,
+        limits: ConfiguredLimits,
+    ) -> ConfiguredRules {
+        ConfiguredRules {
+            files: NamespaceFiles::new(env, data_dir),
+            parser,
+            limits,
+            tenants: RwLock::default(),
+            changing: Mutex::default(),
+            sink: OnceLock::new(),
+            write_failures: Counter::default(),
+        }
+    }
+
+    /// Sets the sink, which gets the groups of all tenants at once.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn set_sink(&self, sink: Arc<dyn GroupSink>) {
+        let _alone = self.changing.lock();
+        for (tenant, namespaces) in &*self.tenants.read() {
+            sink.changed(tenant, groups_of(namespaces));
+        }
+        assert!(self.sink.set(sink).is_ok(), "the sink is set once");
+    }
+
+    /// Reads the files of all tenants, but removes the files of those for which `is_deleted` returns true: a
+    /// crash has ended their deletion. Files that cannot be read are logged.
+    pub fn load(&self, is_deleted: impl Fn(&TenantId) -> bool) {
+        let _alone = self.changing.lock();
+        for tenant in self.files.tenants() {
+            if is_deleted(&tenant) {
+                if let Err(error) = self.files.remove_tenant(&tenant) {
+                    tracing::error!(%tenant, %error, "rules of a deleted tenant cannot be removed");
+                }
+                continue;
+            }
+            let read = |name: String| {
+                let namespace = self.read(&tenant, &name);
+                (name, Arc::new(namespace))
+            };
+            let namespaces: Namespaces = self.files.namespaces(&tenant).into_iter().map(read).collect();
+            self.publish(&tenant, namespaces);
+        }
+    }
+
+    fn read(&self, tenant: &TenantId, name: &str) -> Namespace {
+        let bytes = self.files.read(tenant, name);
+        let file_bytes = bytes.as_ref().map_or(0, Vec::len);
+        let parsed = bytes.map_err(|error| error.to_string()).and_then(|bytes| {
+            let parsed = parse_with_sources(name, &bytes, &self.options(self.limits.bytes_max));
+            parsed.map_err(|errors| error::joined(&errors))
+        });
+        match parsed {
+            Ok(groups) => {
+                let groups = groups.into_iter().map(|one| configured(name, one)).collect();
+                Namespace { groups, file_bytes, damage: None }
+            }
+            Err(why) => {
+                let path = self.files.path(tenant, name);
+                tracing::error!(%tenant, path = %path.display(), why, "file of configured rules cannot be used");
+                let damage = Some(format!("{}: {why}", path.display()));
+                Namespace { groups: Vec::new(), file_bytes, damage }
+            }
+        }
+    }
+
+    fn options(&self, bytes_max: usize) -> FileOptions<'static> {
+        static TEMPLATES: std::sync::LazyLock<PrometheusTemplates> =
+            std::sync::LazyLock::new(PrometheusTemplates::default);
+        FileOptions {
+            parser: self.parser,
+            unknown_fields: UnknownFields::Refuse,
+            templates: &*TEMPLATES,
+            limits: FileLimits { bytes_max, ..FileLimits::default() },
+        }
+    }
+
+    /// Namespaces of a tenant.
+    #[must_use]
+    pub fn namespaces(&self, tenant: &TenantId) -> Arc<Namespaces> {
+        self.tenants.read().get(tenant).cloned().unwrap_or_default()
+    }
+
+    /// Adds a group in YAML to a namespace, or replaces the one of its name. Returns its name.
+    ///
+    /// # Errors
+    /// [`ConfigureError`]; nothing has changed then, except that the new state may be there after a restart
+    /// if the disk failed. `is_deleted` is called once no deletion of the tenant's rules can begin.
+    pub fn set_group(
+        &self,
+        tenant: &TenantId,
+        namespace: &str,
+        yaml: &[u8],
+        is_deleted: impl Fn(&TenantId) -> bool,
+    ) -> Result<String, ConfigureError> {
+        files::check_name(namespace)?;
+        let parsed = parse_group(namespace, yaml, &self.options(CONFIGURED_GROUP_BYTES_MAX))?;
+        let name = parsed.source.name.clone();
+        self.check_group(&parsed)?;
+        let changed = configured(namespace, parsed);
+        let _alone = self.changing.lock();
+        if is_deleted(tenant) {
+            return Err(ConfigureError::TenantDeleted);
+        }
+        let namespaces = self.namespaces(tenant);
+        let found = namespaces.get(namespace);
+        if let Some(why) = found.and_then(|found| found.damage.as_ref()) {
+            return Err(ConfigureError::Damaged(why.clone()));
+        }
+        let mut groups = found.map(|found| found.groups.clone()).unwrap_or_default();
+        match groups.iter_mut().find(|one| one.source.name == name) {
+            Some(found) => *found = changed,
+            None => {
+                let group_count = 1 + namespaces.values().map(|one| one.groups.len()).sum::<usize>();
+                ConfigureError::check_limit(
+                    "rule groups of the tenant",
+                    group_count,
+                    self.limits.groups_max,
+                )?;
+                groups.push(changed);
+            }
+        }
+        self.replace(tenant, namespace, groups)?;
+        Ok(name)
+    }
+
+    fn check_group(&self, parsed: &SourcedGroup) -> Result<(), ConfigureError> {
+        let name = &parsed.source.name;
+        let rule_count = parsed.source.rules.len();
+        if rule_count == 0 {
+            let why = format!("invalid rules configuration: rule group '{name}' has no rules");
+            return Err(ConfigureError::Invalid(why));
+        }
+        let what = format!("rules of the group {name:?}");
+        ConfigureError::check_limit(&what, rule_count, self.limits.rules_per_group_max)
+    }
+
+    /// Removes a group, and with the last one its namespace.
+    ///
+    /// # Errors
+    /// As [`ConfiguredRules::set_group`].
+    pub fn delete_group(&self, tenant: &TenantId, namespace: &str, name: &str) -> Result<(), ConfigureError> {
+        let _alone = self.changing.lock();
+        let namespaces = self.namespaces(tenant);
+        let found = namespaces.get(namespace).filter(|found| found.group(name).is_some());
+        let Some(found) = found else { return Err(ConfigureError::GroupNotFound) };
+        let rest: Vec<ConfiguredGroup> =
+            found.groups.iter().filter(|one| one.source.name != name).cloned().collect();
+        if rest.is_empty() { self.remove(tenant, namespace) } else { self.replace(tenant, namespace, rest) }
+    }
+
+    /// Removes a namespace with all of its groups, be it damaged.
+    ///
+    /// # Errors
+    /// As [`ConfiguredRules::set_group`].
+    pub fn delete_namespace(&self, tenant: &TenantId, namespace: &str) -> Result<(), ConfigureError> {
+        let _alone = self.changing.lock();
+        match self.namespaces(tenant).contains_key(namespace) {
+            true => self.remove(tenant, namespace),
+            false => Err(ConfigureError::NamespaceNotFound),
+        }
+    }
+
+    /// Removes all groups of a tenant. To be called once the tenant is marked as deleted; may be repeated.
+    ///
+    /// # Errors
+    /// [`ConfigureError::Io`].
+    pub fn delete_tenant(&self, tenant: &TenantId) -> Result<(), ConfigureError> {
+        let _alone = self.changing.lock();
+        self.count_failure(self.files.remove_tenant(tenant))?;
+        self.publish(tenant, Namespaces::new());
+        Ok(())
+    }
+
+    /// Groups of all tenants.
+    #[must_use]
+    pub fn group_count(&self) -> usize {
+        self.count(|namespace| namespace.groups.len())
+    }
+
+    /// Namespaces whose files cannot be read.
+    #[must_use]
+    pub fn damaged_count(&self) -> usize {
+        self.count(|namespace| usize::from(namespace.damage.is_some()))
+    }
+
+    fn count(&self, of_one: impl Fn(&Namespace) -> usize) -> usize {
+        let tenants = self.tenants.read();
+        tenants.values().flat_map(|namespaces| namespaces.values()).map(|one| of_one(one)).sum()
+    }
+
+    /// Changes that failed, as files could not be written or removed.
+    #[must_use]
+    pub fn write_failures(&self) -> &Counter {
+        &self.write_failures
+    }
+
+    /// Writes the file of a namespace, and shows its groups.
+    fn replace(
+        &self,
+        tenant: &TenantId,
+        namespace: &str,
+        groups: Vec<ConfiguredGroup>,
+    ) -> Result<(), ConfigureError> {
+        let mut namespaces = Namespaces::clone(&self.namespaces(tenant));
+        namespaces.remove(namespace);
+        let yaml = file_yaml(groups.iter().map(|one| &one.source));
+        let tenant_bytes = yaml.len() + namespaces.values().map(|one| one.file_bytes).sum::<usize>();
+        ConfigureError::check_limit("bytes of the rules of the tenant", tenant_bytes, self.limits.bytes_max)?;
+        self.check_reads_back(namespace, &yaml, &groups)?;
+        self.count_failure(self.files.write(tenant, namespace, yaml.as_bytes()))?;
+        let changed = Namespace { groups, file_bytes: yaml.len(), damage: None };
+        namespaces.insert(namespace.to_owned(), Arc::new(changed));
+        self.publish(tenant, namespaces);
+        Ok(())
+    }
+
+    /// Removes the file of a namespace, and its groups.
+    fn remove(&self, tenant: &TenantId, namespace: &str) -> Result<(), ConfigureError> {
+        self.count_failure(self.files.remove(tenant, namespace))?;
+        let mut namespaces = Namespaces::clone(&self.namespaces(tenant));
+        namespaces.remove(namespace);
+        self.publish(tenant, namespaces);
+        Ok(())
+    }
+
+    /// Checks that a file has the groups that it was made of: a wrong one would only show at the next start.
+    fn check_reads_back(
+        &self,
+        namespace: &str,
+        yaml: &str,
+        groups: &[ConfiguredGroup],
+    ) -> Result<(), ConfigureError> {
+        let read = parse_with_sources(namespace, yaml.as_bytes(), &self.options(self.limits.bytes_max))?;
+        let is_same = read.iter().map(|one| &one.source).eq(groups.iter().map(|one| &one.source));
+        if is_same { Ok(()) } else { Err(ConfigureError::NotPrintable) }
+    }
+
+    fn count_failure(&self, result: std::io::Result<()>) -> Result<(), ConfigureError> {
+        if result.is_err() {
+            self.write_failures.add(1);
+        }
+        result.map_err(ConfigureError::Io)
+    }
+
+    /// Shows the namespaces of a tenant to readers and to the sink.
+    fn publish(&self, tenant: &TenantId, namespaces: Namespaces) {
+        let groups = groups_of(&namespaces);
+        if namespaces.is_empty() {
+            self.tenants.write().remove(tenant);
+        } else {
+            self.tenants.write().insert(tenant.clone(), Arc::new(namespaces));
+        }
+        if let Some(sink) = self.sink.get() {
+            sink.changed(tenant, groups);
+        }
+    }
+}
+
+fn configured(namespace: &str, parsed: SourcedGroup) -> ConfiguredGroup {
+    ConfiguredGroup { source: parsed.source, group: Group::new(namespace, parsed.entry, DEFAULTS) }
+}
+
+fn groups_of(namespaces: &Namespaces) -> Vec<Group> {
+    namespaces.values().flat_map(|namespace| &namespace.groups).map(|one| one.group.clone()).collect()
+}
