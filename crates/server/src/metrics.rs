@@ -5,6 +5,7 @@ pub(crate) mod background;
 pub(crate) mod bucket;
 pub(crate) mod carbon;
 pub(crate) mod compression;
+pub(crate) mod configured_rules;
 pub(crate) mod http;
 pub(crate) mod notifier;
 pub(crate) mod stream;

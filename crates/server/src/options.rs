@@ -48,7 +48,7 @@ impl ServerOptions {
     pub fn new(data_dir: PathBuf) -> ServerOptions {
         ServerOptions {
             listen: "127.0.0.1:9595".to_owned(),
-            web: WebOptions::default(),
+            web: WebOptions { rules_api: true, ..WebOptions::default() },
             bucket: None,
             service: ServiceOptions::new(data_dir),
             notifier: NotifierOptions::default(),
@@ -96,6 +96,8 @@ pub struct WebOptions {
     pub access_required: bool,
     /// True if `/-/reload` answers.
     pub lifecycle: bool,
+    /// True if `/config/v1/rules` answers.
+    pub rules_api: bool,
     /// Time for which `/-/ready` says no before the listener closes.
     pub shutdown_delay: Duration,
 }

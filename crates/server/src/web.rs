@@ -2,6 +2,7 @@
 //! Not here: state of calls (`service`), handlers (`http`), sockets (`serve`).
 
 mod carbon_tls;
+mod status_sink;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +11,12 @@ use chronolith_base::Env;
 use chronolith_service::Service;
 use chronolith_service::access::jwt::providers::FetchReport;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
+use chronolith_service::rules::configured::{ConfiguredLimits, ConfiguredRules};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 pub(crate) use self::carbon_tls::CarbonTls;
+use self::status_sink::StatusSink;
 use crate::connections::Connections;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
@@ -29,6 +32,7 @@ pub(crate) struct Web {
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
     notifier: Notifier,
+    configured_rules: ConfiguredRules,
     web_config: Option<WebConfigFile>,
     carbon_tls: Option<CarbonTls>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
@@ -61,7 +65,16 @@ impl Web {
         });
         let web_config = options.web.config_file.clone();
         let carbon_tls = options.service.write.carbon.tls_file.clone();
+        let service = Arc::new(Service::new(env.clone(), options.service.clone()));
+        let configured_rules = ConfiguredRules::new(
+            env.clone(),
+            &options.service.tsdb.data_dir,
+            service.queries.parser,
+            ConfiguredLimits::default(),
+        );
+        configured_rules.set_sink(Arc::new(StatusSink::new(service.clone())));
         Web {
+            configured_rules,
             configuration: Configuration { shown, reload },
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
@@ -69,7 +82,7 @@ impl Web {
             invalid_logged_ns: AtomicU64::new(0),
             web_config: web_config.map(|path| WebConfigFile::new(path, UsedBy::Http)),
             carbon_tls: carbon_tls.map(|path| CarbonTls::new(path, &*env.disk)),
-            service: Arc::new(Service::new(env, options.service.clone())),
+            service,
             options,
         }
     }
@@ -169,6 +182,11 @@ impl Web {
     /// Sender of alerts.
     pub(crate) fn notifier(&self) -> &Notifier {
         &self.notifier
+    }
+
+    /// Rule groups that clients configure.
+    pub(crate) fn configured_rules(&self) -> &ConfiguredRules {
+        &self.configured_rules
     }
 
     /// Reads the alerting configuration and the files that it names again if one of them has changed, and

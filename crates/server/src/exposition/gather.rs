@@ -12,7 +12,9 @@ use super::carbon_tls::CARBON_TLS;
 use super::memory::{self, Memory};
 use super::server;
 use crate::metrics::bucket::BucketState;
-use crate::metrics::{background, bucket, carbon, compression, http, notifier, stream, tsdb};
+use crate::metrics::{
+    background, bucket, carbon, compression, configured_rules, http, notifier, stream, tsdb,
+};
 use crate::process;
 use crate::web::Web;
 
@@ -28,6 +30,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(background::BACKGROUND, &metrics.background, out);
     collect(background::CONTINUOUS, &web.service.influx, out);
     collect(notifier::NOTIFIER, web.notifier(), out);
+    collect(configured_rules::CONFIGURED_RULES, web.configured_rules(), out);
     collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &web.service.carbon, out);
@@ -87,6 +90,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(compression::COMPRESSION),
         of(background::BACKGROUND),
         of(notifier::NOTIFIER),
+        of(configured_rules::CONFIGURED_RULES),
         of(write::WRITE),
         of(line_protocol::LINE_PROTOCOL),
         of(carbon::CARBON),

@@ -111,7 +111,7 @@ impl Writer {
     }
 
     fn operation(&mut self, tag: Tag, route: &Route, path: &str, method: &str) -> Value {
-        let body = if method == "get" { RequestBody::None } else { route.body };
+        let body = if matches!(method, "get" | "delete") { RequestBody::None } else { route.body };
         let mut listed: Vec<Value> = parameters::in_path(path).collect();
         for parameter in route.parameters() {
             // In a request with a form it may be there instead.

@@ -15,7 +15,7 @@ use axum::middleware::Next;
 
 use super::body;
 use super::error::text;
-use super::routing::table::{PROMETHEUS_API, Table};
+use super::routing::table::{Table, is_below_mimir_prefix};
 use crate::options::RoutePrefix;
 use crate::web::Web;
 
@@ -34,7 +34,7 @@ struct RemovedPrefix(String);
 #[derive(Debug, Clone, Copy)]
 struct OutsideOfPrefix;
 
-/// Removes the prefix of all routes, and Mimir's prefix from paths of Prometheus's API:
+/// Removes the prefix of all routes, and Mimir's prefix from paths of Prometheus's API and of rules:
 /// `/prometheus/api/v1/query` is `/api/v1/query`.
 pub(super) async fn strip_prefix(State(web): State<Arc<Web>>, mut request: Request) -> Request {
     if let Some(prefix) = web.options.web.prefix()
@@ -44,7 +44,7 @@ pub(super) async fn strip_prefix(State(web): State<Arc<Web>>, mut request: Reque
         return request;
     }
     remove_prefix(&mut request, MIMIR_PREFIX, |target| {
-        target.strip_prefix(MIMIR_PREFIX).filter(|rest| rest.starts_with(PROMETHEUS_API))
+        target.strip_prefix(MIMIR_PREFIX).filter(|rest| is_below_mimir_prefix(rest))
     });
     request
 }

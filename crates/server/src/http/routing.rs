@@ -55,12 +55,19 @@ impl Methods {
         self.names().contains(&name)
     }
 
+    /// One bit per method.
+    const fn bits(self) -> u8 {
+        match self {
+            Methods::Get => 1,
+            Methods::Post => 2,
+            Methods::Delete => 4,
+            Methods::GetPost => 3,
+            Methods::PostPut => 10,
+        }
+    }
+
     const fn overlaps(self, other: Methods) -> bool {
-        !matches!(
-            (self, other),
-            (Methods::Get, Methods::Post | Methods::PostPut | Methods::Delete)
-                | (Methods::Post | Methods::PostPut | Methods::Delete, Methods::Get)
-        )
+        self.bits() & other.bits() != 0
     }
 }
 
@@ -141,7 +148,7 @@ impl Operation {
 }
 
 /// Operations of a row at most.
-const OPERATIONS_MAX: usize = 2;
+const OPERATIONS_MAX: usize = 3;
 
 /// Body of requests other than GET.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,6 +158,7 @@ pub(super) enum RequestBody {
     Json,
     Protobuf,
     Text,
+    Yaml,
 }
 
 /// Successful answer, or the refusal if every request is refused.
@@ -310,8 +318,11 @@ impl Route {
         effect: Effect,
         handler: HandlerFn,
     ) -> Route {
-        let idx = if self.operations[0].is_none() { 0 } else { 1 };
-        assert!(self.operations[idx].is_none(), "a row has at most two operations");
+        let mut idx = 0;
+        while self.operations[idx].is_some() {
+            idx += 1;
+            assert!(idx < OPERATIONS_MAX, "a row has at most three operations");
+        }
         self.operations[idx] = Some(Operation { methods, scope, shows, effect, handler });
         self
     }
@@ -373,9 +384,21 @@ impl Route {
 
     const fn check(&self) {
         assert!(!self.paths.is_empty() && !self.summary.is_empty(), "a row has a path and a summary");
-        let Some(first) = self.operations[0] else { panic!("a row has an operation") };
-        if let Some(second) = self.operations[1] {
-            assert!(!first.methods.overlaps(second.methods), "a method of a row has one operation");
+        assert!(self.operations[0].is_some(), "a row has an operation");
+        let mut idx = 1;
+        while idx < OPERATIONS_MAX {
+            let mut before_idx = 0;
+            while before_idx < idx {
+                if let (Some(before), Some(operation)) = (&self.operations[before_idx], &self.operations[idx])
+                {
+                    assert!(
+                        !before.methods.overlaps(operation.methods),
+                        "a method of a row has one operation"
+                    );
+                }
+                before_idx += 1;
+            }
+            idx += 1;
         }
     }
 }

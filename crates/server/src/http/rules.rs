@@ -3,8 +3,9 @@
 //!
 //! Invariants: an answer shows each group as it is after one round, and has the order of file and name. A
 //! principal with matchers sees the alerts whose `ALERTS` series it may read, and no rules.
-//! Not here: evaluation (`service::rules`), the API that changes rules.
+//! Not here: evaluation (`service::rules`), the API that changes rules (`configure`).
 
+pub(super) mod configure;
 mod filter;
 mod print;
 

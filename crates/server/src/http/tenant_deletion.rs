@@ -83,8 +83,10 @@ async fn begin(web: &Arc<Web>, tenant: &TenantId) -> Result<(), ApiError> {
     let store = web.service.lifecycle.store()?.clone();
     let class = &web.service.admission.admin;
     let marked = tenant.clone();
-    let begun = dispatch::run_to_end(web, class, tenant, ADMIN_QUEUE_WAIT, move |_| {
-        store.tenant_deletions().begin(&marked)
+    let begun = dispatch::run_to_end(web, class, tenant, ADMIN_QUEUE_WAIT, move |web| {
+        store.tenant_deletions().begin(&marked).map_err(|error| error.to_string())?;
+        // Rules cannot be added once the tenant is marked.
+        web.configured_rules().delete_tenant(&marked).map_err(|error| error.to_string())
     });
     begun.await?.map_err(|error| {
         tracing::error!(%tenant, %error, "deletion of a tenant cannot begin");

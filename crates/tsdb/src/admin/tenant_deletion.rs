@@ -62,6 +62,12 @@ impl<'a> TenantDeletionJobs<'a> {
         self.deletions().state_of(tenant)
     }
 
+    /// Returns true if a tenant is being deleted.
+    #[must_use]
+    pub fn is_running(&self, tenant: &TenantId) -> bool {
+        matches!(self.state_of(tenant), Some(DeletionState::Running(_)))
+    }
+
     /// Number of tenants that are being deleted.
     #[must_use]
     pub fn running_count(&self) -> usize {

@@ -7,6 +7,7 @@ use crate::http::routing::{Answer, ErrorForm, RequestBody};
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
+const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// Status, media types and schema of an answer.
@@ -23,7 +24,7 @@ fn shape(answer: Answer) -> (&'static str, &'static [&'static str], &'static str
         Answer::Text => ("200", &[TEXT], "Text"),
         Answer::Page => ("200", &["text/html"], "Text"),
         Answer::File => ("200", &["*/*"], "Bytes"),
-        Answer::Yaml => ("200", &["application/yaml"], "Text"),
+        Answer::Yaml => ("200", &[YAML], "Text"),
         Answer::JsonLines => ("200", &["application/x-ndjson"], "Text"),
         Answer::Protobuf => ("200", &[PROTOBUF], "Bytes"),
         Answer::Chunks => ("200", &[PROTOBUF, "application/x-streamed-protobuf"], "Bytes"),
@@ -92,6 +93,7 @@ pub(super) fn request_body(body: RequestBody, fields: Map<String, Value>) -> Opt
         RequestBody::Json => (JSON, reference("schemas", "Json")),
         RequestBody::Protobuf => (PROTOBUF, reference("schemas", "Bytes")),
         RequestBody::Text => (TEXT, reference("schemas", "Text")),
+        RequestBody::Yaml => (YAML, reference("schemas", "Text")),
     };
     Some(json!({ "content": { media_type: { "schema": schema } } }))
 }

@@ -45,7 +45,11 @@ fn heading(tag: Tag) -> (&'static str, &'static str) {
              are read in the browser; `tenant` is sent as `X-Scope-OrgID`.",
         ),
         Tag::Status => ("Status", ""),
-        Tag::Rules => ("Rules and alerts", "Answers are Prometheus's ([rules.md](../rules.md))."),
+        Tag::Rules => (
+            "Rules and alerts",
+            "Answers of `/api/v1` are Prometheus's, `/config/v1/rules` is Mimir's API that changes rules \
+             ([rules.md](../rules.md)).",
+        ),
         Tag::Targets => (
             "For clients that expect a Prometheus",
             "These endpoints answer in Prometheus's form with empty lists: nothing is scraped. Parameters are \

@@ -3,8 +3,8 @@
 
 use chronolith_service::access::Scope;
 
-use crate::http::routing::{Effect, Methods, Route, Shows, handler};
-use crate::http::rules;
+use crate::http::routing::{Answer, Effect, ErrorForm, Methods, RequestBody, Route, Shows, handler};
+use crate::http::rules::{self, configure};
 
 pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/api/v1/rules"], "rule groups with the last evaluation of each rule")
@@ -32,4 +32,44 @@ pub(super) const ROUTES: &[Route] = &[
         Effect::Reads,
         handler!(rules::alertmanagers),
     ),
+    Route::new(&["/config/v1/rules"], "configured rule groups by namespace, as in Mimir")
+        .on(Methods::Get, Scope::ReadRules, Shows::AllSeries, Effect::Reads, handler!(configure::list))
+        .takes("@tenant")
+        .answers(Answer::Yaml)
+        .errors(ErrorForm::Text)
+        .details(
+            "configured rule groups by namespace, in YAML, as in Mimir. This and the following need \
+                  `--rules.configuration-api` and are also served below `/prometheus`",
+        ),
+    Route::new(&["/config/v1/rules/{namespace}"], "rule groups of a namespace: lists, sets one, deletes all")
+        .on(Methods::Get, Scope::ReadRules, Shows::AllSeries, Effect::Reads, handler!(configure::list))
+        .on(Methods::Post, Scope::WriteRules, Shows::AllSeries, Effect::Changes, handler!(configure::set))
+        .on(
+            Methods::Delete,
+            Scope::WriteRules,
+            Shows::AllSeries,
+            Effect::Changes,
+            handler!(configure::delete_namespace),
+        )
+        .takes("@tenant")
+        .body(RequestBody::Yaml)
+        .answers(Answer::Yaml)
+        .errors(ErrorForm::Text)
+        .details(
+            "GET lists the groups of a namespace; POST adds the group in its body, or replaces the one of its \
+                  name, and answers 202; DELETE removes all",
+        ),
+    Route::new(&["/config/v1/rules/{namespace}/{group}"], "a configured rule group: shows, deletes it")
+        .on(Methods::Get, Scope::ReadRules, Shows::AllSeries, Effect::Reads, handler!(configure::group))
+        .on(
+            Methods::Delete,
+            Scope::WriteRules,
+            Shows::AllSeries,
+            Effect::Changes,
+            handler!(configure::delete_group),
+        )
+        .takes("@tenant")
+        .answers(Answer::Yaml)
+        .errors(ErrorForm::Text)
+        .details("GET shows a group, DELETE removes it and answers 202"),
 ];

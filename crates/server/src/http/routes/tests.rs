@@ -15,7 +15,7 @@ use tower::ServiceExt as _;
 use super::table;
 use crate::http::access::Access;
 use crate::http::router_with;
-use crate::http::routing::table::PROMETHEUS_API;
+use crate::http::routing::table::is_below_mimir_prefix;
 use crate::http::routing::{Effect, ErrorForm, Operation, Route, Shows, Tag};
 use crate::http::tests::audit::{AUDIT_FILE, lines as audit_lines, wait_for_lines};
 use crate::http::tests::{Answer as Sent, Fixture, NOW_MS};
@@ -23,6 +23,7 @@ use crate::http::tests::{Answer as Sent, Fixture, NOW_MS};
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"];
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
 const HOST: &str = "127.0.0.1:9595";
 
 /// A server with everything switched on that a row may need.
@@ -133,7 +134,7 @@ async fn rows_of_prometheus_answer_below_the_prefix() {
         for method in operation.methods.names() {
             let path = concrete(path);
             let prefixed = send(&router, request(method, &format!("/prometheus{path}"), &[])).await;
-            if path.starts_with(PROMETHEUS_API) {
+            if is_below_mimir_prefix(&path) {
                 let plain = send(&router, request(method, &path, &[])).await;
                 assert_eq!(prefixed.status, plain.status, "{method} {path}");
             } else {
@@ -273,12 +274,14 @@ const CHANGES: &[(&str, &str, &str, &str)] = &[
     ("/api/v1/admin/tsdb/clean_tombstones", "/api/v1/admin/tsdb/clean_tombstones", FORM, ""),
     ("/api/v1/admin/tsdb/snapshot", "/api/v1/admin/tsdb/snapshot", FORM, ""),
     ("/api/v1/admin/tsdb/compaction", "/api/v1/admin/tsdb/compaction", FORM, "paused=true"),
-    (DELETE, "/api/v1/admin/tenants/x", FORM, ""),
+    (DELETES[0], "/api/v1/admin/tenants/x", FORM, ""),
+    ("/config/v1/rules/{namespace}", "/config/v1/rules/x", YAML, "{name: x, rules: [{record: a, expr: b}]}"),
+    (DELETES[1], "/config/v1/rules/x/x", YAML, ""),
     ("/compactor/delete_tenant", "/compactor/delete_tenant", FORM, ""),
 ];
 
-/// Path of the row whose change is a DELETE.
-const DELETE: &str = "/api/v1/admin/tenants/{id}";
+/// Paths of the rows whose change is a DELETE alone.
+const DELETES: [&str; 2] = ["/api/v1/admin/tenants/{id}", "/config/v1/rules/{namespace}/{group}"];
 
 /// Rows of remote write, whose body is none of text.
 const REMOTE_WRITES: [(&str, &str); 2] =
@@ -295,7 +298,7 @@ fn change(path: &str) -> Request<Body> {
     let found = CHANGES.iter().find(|(row, ..)| *row == path);
     let (_, uri, kind, body) =
         found.unwrap_or_else(|| panic!("no request for {path}, which changes something"));
-    let method = if path == DELETE { Method::DELETE } else { Method::POST };
+    let method = if DELETES.contains(&path) { Method::DELETE } else { Method::POST };
     let request = Request::builder().method(method).uri(*uri).header(header::CONTENT_TYPE, *kind);
     request.body(Body::from(*body)).expect("a request")
 }

@@ -10,9 +10,16 @@ use chronolith_base::hash::HashMap;
 use super::{Effect, Route, Section, Tag};
 
 /// Paths below are Prometheus's API and extensions of it; they are also served below Mimir's prefix.
-pub(in crate::http) const PROMETHEUS_API: &str = "/api/v1/";
+const PROMETHEUS_API: &str = "/api/v1/";
+/// Mimir's API that changes rules; also served below Mimir's prefix.
+const RULER_API: &str = "/config/v1/rules";
 /// Pages of allowed origins may read answers of paths below, unknown ones included.
 const API: &str = "/api/";
+
+/// Returns true if a path is also served below Mimir's prefix.
+pub(in crate::http) fn is_below_mimir_prefix(path: &str) -> bool {
+    path.starts_with(PROMETHEUS_API) || path.starts_with(RULER_API)
+}
 
 pub(in crate::http) struct Table {
     sections: &'static [Section],

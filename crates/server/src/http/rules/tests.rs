@@ -1,5 +1,7 @@
 //! Rules and alerts over the router: answers of Prometheus 3.16 byte for byte, rights, tenants.
 
+mod configure;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
