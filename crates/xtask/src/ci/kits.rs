@@ -37,7 +37,7 @@ pub(super) fn abuse(ci: &Checkout) -> Result<Tally> {
 
 pub(super) fn grafana(ci: &Checkout) -> Result<Tally> {
     with_server(ci, "grafana-replay", "replay.py", |kit, server| {
-        python(ci, kit, &[&server.url(), "--only", "prom"])
+        python(ci, kit, &[&server.url(), "--only", "prom", "rules"])
     })
 }
 
