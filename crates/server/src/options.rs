@@ -98,6 +98,8 @@ pub struct WebOptions {
     pub lifecycle: bool,
     /// True if `/config/v1/rules` answers.
     pub rules_api: bool,
+    /// True if `/api/v1/status/buildinfo` describes a Grafana Mimir.
+    pub mimir_buildinfo: bool,
     /// Time for which `/-/ready` says no before the listener closes.
     pub shutdown_delay: Duration,
 }

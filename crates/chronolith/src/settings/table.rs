@@ -124,6 +124,13 @@ static NETWORK: &[Setting] = &[
         |s, v| set(&mut s.server.web.lifecycle, value::switch(v)),
     ),
     Setting::server(
+        "web.buildinfo-mimir",
+        "false",
+        Form::Switch,
+        "Describe a Grafana Mimir in /api/v1/status/buildinfo, so that Grafana lets people edit rules",
+        |s, v| set(&mut s.server.web.mimir_buildinfo, value::switch(v)),
+    ),
+    Setting::server(
         "web.cors.origin",
         "",
         Form::Text("REGEX"),

@@ -42,7 +42,7 @@ pub(super) fn plain_json(text: String) -> Response<Body> {
 
 fn build_value(web: &Web) -> Value {
     let BuildInfo { revision, branch, date, features } = web.options.web.build;
-    json!({
+    let mut value = json!({
         "version": API_VERSION,
         "revision": revision,
         "branch": branch,
@@ -52,6 +52,23 @@ fn build_value(web: &Web) -> Value {
         "features": features,
         "application": "Chronolith",
         "chronolithVersion": crate::version::VERSION,
+    });
+    if web.options.web.mimir_buildinfo {
+        value["application"] = "Grafana Mimir".into();
+        value["chronolithFeatures"] = value["features"].take();
+        value["features"] = mimir_features(web);
+    }
+    value
+}
+
+/// Features of a Mimir, as texts. Grafana lets people edit rules if the first one is "true".
+fn mimir_features(web: &Web) -> Value {
+    let has_rules_api = web.options.web.rules_api && !web.service.lifecycle.is_read_only();
+    json!({
+        "ruler_config_api": if has_rules_api { "true" } else { "false" },
+        "alertmanager_config_api": "false",
+        "query_sharding": "false",
+        "federated_rules": "false",
     })
 }
 

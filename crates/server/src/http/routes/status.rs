@@ -14,7 +14,8 @@ pub(super) const ROUTES: &[Route] = &[
         .details(
             "the Prometheus version whose API is served, `chronolithVersion`, and the commit: \
                   `revision`, `branch`, `buildDate` (`unknown` if the build had no git, or is none of \
-                  the release profile); `features` lists the optional parts of the build",
+                  the release profile); `features` lists the optional parts of the build, or with \
+                  `--web.buildinfo-mimir` the features of a Mimir, by which Grafana decides what to offer",
         ),
     Route::new(&["/api/v1/status/runtimeinfo"], "start time, threads, retention, last reload").on(
         Methods::Get,

@@ -83,6 +83,7 @@ async fn the_commit_is_in_buildinfo_and_metrics() {
     let labels = r#"revision="0123abcd",branch="main",build_date="20261128-08:55:01"} 1"#;
     let line = metrics.lines().find(|line| line.starts_with("chronolith_build_info{version="));
     assert!(line.is_some_and(|line| line.ends_with(labels)), "{line:?}");
+    assert_eq!(info["data"]["application"], "Chronolith");
     let unknown = Fixture::starting().get("/api/v1/status/buildinfo").await.json();
     assert_eq!([&unknown["data"]["revision"], &unknown["data"]["buildDate"]], ["unknown", "unknown"]);
 }
@@ -147,5 +148,30 @@ async fn parameters_of_costs_are_checked_as_those_of_queries() {
         let answer = fixture.get(&format!("/api/v1/query_cost?{parameter}&query=x")).await;
         let want = json!({ "status": "error", "errorType": "bad_data", "error": want });
         assert_eq!((answer.status, answer.json()), (StatusCode::BAD_REQUEST, want), "{parameter}");
+    }
+}
+
+/// Covers the texts that Grafana compares: it offers to edit rules where `ruler_config_api` is "true".
+#[tokio::test]
+async fn buildinfo_describes_a_mimir_on_request() {
+    let info = async |server: Fixture| server.get("/api/v1/status/buildinfo").await.json()["data"].clone();
+    let mimir = Fixture::with(|options| options.web.mimir_buildinfo = true).open();
+    let data = info(mimir).await;
+    assert_eq!(data["application"], "Grafana Mimir");
+    let want = serde_json::json!({
+        "ruler_config_api": "true", "alertmanager_config_api": "false",
+        "query_sharding": "false", "federated_rules": "false"
+    });
+    assert_eq!(data["features"], want);
+    assert!(data["chronolithFeatures"].is_array() && data["version"] == "3.16.0", "{data}");
+    for change in [
+        |options: &mut crate::ServerOptions| options.web.rules_api = false,
+        |options: &mut crate::ServerOptions| options.service.is_read_only = true,
+    ] {
+        let server = Fixture::with(|options| {
+            options.web.mimir_buildinfo = true;
+            change(options);
+        });
+        assert_eq!(info(server.open()).await["features"]["ruler_config_api"], "false");
     }
 }
