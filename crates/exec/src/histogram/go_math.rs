@@ -66,7 +66,7 @@ pub(super) fn log2(x: f64) -> f64 {
     ln(fraction) * (1.0 / LN_2) + f64::from(exponent)
 }
 
-/// A fraction from 0.5 to below 1 and a power of 2 whose product is `x`; zero, infinities and NaN as they are.
+/// A fraction from 0.5 to below 1 and an exponent of 2 that make `x`; zero, infinities, NaN as they are.
 fn fraction_and_exponent(x: f64) -> (f64, i32) {
     if x == 0.0 || !x.is_finite() {
         return (x, 0);
