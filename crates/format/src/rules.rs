@@ -2,13 +2,17 @@
 //!
 //! Invariants: readers take untrusted bytes, never panic, and allocate no more than the payload has bytes.
 //! Layout: `docs/rules.md`.
-//! Not here: the file of the states, choice of the alerts that are kept (`rules`).
+//! Not here: writing of the file (`service`), choice of the alerts that are kept (`rules`).
 
 use chronolith_base::bytes::put_uvarint;
+use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
 /// Version of the layout, the first byte.
 pub const STATE_VERSION: u8 = 1;
+
+/// First bytes of a file with the state of a group.
+const FILE_MAGIC: [u8; 8] = *b"CHRLRULE";
 
 /// Bits of the times that an alert or a group has.
 const HAS_FIRED: u8 = 1;
@@ -124,6 +128,55 @@ impl StoredGroup {
             });
         }
         Ok(StoredGroup { file, name, last_round_ns, rules })
+    }
+}
+
+/// File with the state of one group of a tenant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StateFile {
+    /// Tenant of the group.
+    pub tenant: String,
+    /// State of the group.
+    pub state: StoredGroup,
+}
+
+impl StateFile {
+    /// Returns the bytes of the file.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut payload = Vec::new();
+        put_text(&mut payload, &self.tenant);
+        self.state.encode(&mut payload);
+        let mut out = FILE_MAGIC.to_vec();
+        out.extend_from_slice(&crc32c(&payload).to_le_bytes());
+        out.extend_from_slice(&payload);
+        assert_eq!(out.len(), FILE_MAGIC.len() + 4 + payload.len(), "a file is header and payload");
+        out
+    }
+
+    /// Reads a file. The checksum covers all bytes after it, so a file that was cut is an error.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<StateFile, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        let magic = reader.bytes("rule state magic", FILE_MAGIC.len())?;
+        if magic != FILE_MAGIC {
+            let found = u64::from(magic.first().copied().unwrap_or(0));
+            let what = "rule state magic";
+            return Err(DecodeError::Invalid { what, offset: 0, expected: "CHRLRULE", found });
+        }
+        let start = reader.offset();
+        let found = reader.le_u32("rule state checksum")?;
+        let payload = bytes.get(reader.offset()..).unwrap_or_default();
+        let expected = crc32c(payload);
+        if found != expected {
+            return Err(DecodeError::Checksum { what: "rule state", offset: start, expected, found });
+        }
+        let tenant = text(&mut reader, "rule state tenant")?;
+        let state_start = reader.offset();
+        let state = StoredGroup::decode(bytes.get(state_start..).unwrap_or_default());
+        Ok(StateFile { tenant, state: state.map_err(|error| error.after(state_start))? })
     }
 }
 

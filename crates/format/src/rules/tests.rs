@@ -107,6 +107,21 @@ fn a_later_version_is_refused() {
 }
 
 #[test]
+fn a_file_that_is_cut_or_has_a_flipped_bit_is_an_error() {
+    let file = StateFile { tenant: "team-a".to_owned(), state: group() };
+    let bytes = file.encode();
+    assert_eq!(StateFile::decode(&bytes), Ok(file));
+    for len in 0..bytes.len() {
+        assert!(StateFile::decode(&bytes[..len]).is_err(), "cut to {len}");
+    }
+    for at in 0..bytes.len() * 8 {
+        let mut bad = bytes.clone();
+        bad[at / 8] ^= 1 << (at % 8);
+        assert!(StateFile::decode(&bad).is_err(), "bit {at}");
+    }
+}
+
+#[test]
 fn the_golden_file_reads_as_ever() {
     let golden = include_bytes!("../../testdata/rules/group-state.bin");
     assert_eq!(bytes_of(&group()), golden, "what is written has changed: that needs a version");
