@@ -4,10 +4,10 @@
 //! A rule that fails changes neither its alerts nor its series. State is kept before notifications leave.
 //! Not here: the times of rounds (`schedule`), threads, sending of notifications (the caller).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use chronolith_format::rules::StoredGroup;
+pub use chronolith_format::rules::{StateFile, StoredGroup};
 use chronolith_model::{FloatHistogram, Labels};
 use chronolith_promql::ast::Expr;
 use chronolith_promql::{Value, VectorSample};
@@ -182,7 +182,7 @@ struct RuleState {
 /// A group with its state between rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActiveGroup {
-    group: Group,
+    group: Arc<Group>,
     rules: Vec<RuleState>,
     /// Series of rules that were removed: the next round marks them.
     stale_series: Vec<Labels>,
@@ -192,7 +192,8 @@ pub struct ActiveGroup {
 impl ActiveGroup {
     /// A group without state.
     #[must_use]
-    pub fn new(group: Group) -> ActiveGroup {
+    pub fn new(group: impl Into<Arc<Group>>) -> ActiveGroup {
+        let group = group.into();
         let rules = vec![RuleState::default(); group.rules().len()];
         ActiveGroup { group, rules, stale_series: Vec::new(), last_round_ns: None }
     }
@@ -200,7 +201,7 @@ impl ActiveGroup {
     /// Continues `before`, the same group before a reload. Rules with an equal name and labels keep their
     /// alerts and series; the series of the others are marked as stale by the next round.
     #[must_use]
-    pub fn continue_from(group: Group, before: ActiveGroup) -> ActiveGroup {
+    pub fn continue_from(group: impl Into<Arc<Group>>, before: ActiveGroup) -> ActiveGroup {
         let mut after = ActiveGroup::new(group);
         let mut old_rules: Vec<Option<RuleState>> = before.rules.into_iter().map(Some).collect();
         for (rule, kept) in after.rules.iter_mut().zip(after.group.kept_rules(&before.group)) {
@@ -218,6 +219,12 @@ impl ActiveGroup {
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.group
+    }
+
+    /// The group as it was loaded, shared.
+    #[must_use]
+    pub fn shared_group(&self) -> Arc<Group> {
+        self.group.clone()
     }
 
     /// Time of the last round, of an earlier process too.
@@ -240,8 +247,18 @@ impl ActiveGroup {
         series
     }
 
+    /// Removes all series that `other` wrote in its last round: they have not ended with this group.
+    pub fn forget_series_of(&mut self, other: &ActiveGroup) {
+        let written: HashSet<&Labels> = other.rules.iter().flat_map(|rule| &rule.series).collect();
+        self.stale_series.retain(|labels| !written.contains(labels));
+        for rule in &mut self.rules {
+            rule.series.retain(|labels| !written.contains(labels));
+        }
+    }
+
     /// Time of samples of the round at `time_ns`, in milliseconds.
-    fn sample_time_ms(&self, time_ns: i64) -> i64 {
+    #[must_use]
+    pub fn sample_time_ms(&self, time_ns: i64) -> i64 {
         let offset_ns = self.group.query_offset_ms.saturating_mul(NS_PER_MS);
         time_ns.saturating_sub(offset_ns).div_euclid(NS_PER_MS)
     }

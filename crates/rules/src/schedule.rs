@@ -120,8 +120,10 @@ impl Iterator for CatchUp {
     }
 }
 
-/// Prometheus's hash of the labels `file` and `name`: xxHash64 of each name and value after its length.
-fn hash(key: &GroupKey) -> u64 {
+/// Returns Prometheus's hash of the labels `file` and `name`: xxHash64 of each name and value after its
+/// length.
+#[must_use]
+pub fn hash(key: &GroupKey) -> u64 {
     let mut bytes = Vec::with_capacity(key.file.len() + key.name.len() + 16);
     for text in ["file", &key.file, "name", &key.name] {
         let len = text.len();

@@ -19,6 +19,8 @@ pub struct GroupStatus {
     pub rules: Vec<RuleStatus>,
     /// Rounds since the start by their end.
     pub rounds: RoundCounts,
+    /// Evaluations of its rules since the start.
+    pub evaluations: EvaluationCounts,
 }
 
 /// The last round of a group.
@@ -49,6 +51,15 @@ pub struct RoundCounts {
     pub repaired: u64,
 }
 
+/// Evaluations of the rules of a group since the start of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EvaluationCounts {
+    /// All evaluations.
+    pub all: u64,
+    /// Evaluations that failed.
+    pub failed: u64,
+}
+
 /// Last evaluation of a rule.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RuleStatus {
@@ -56,7 +67,7 @@ pub struct RuleStatus {
     pub health: Health,
     /// Wall clock at its start, in nanoseconds since 1970; `None` before the first.
     pub evaluated_ns: Option<i64>,
-    /// Duration in nanoseconds: an equal share of the time of its batch.
+    /// Duration of its expression in nanoseconds.
     pub duration_ns: u64,
     /// Samples of its result.
     pub sample_count: usize,
@@ -93,6 +104,7 @@ impl GroupStatus {
     #[must_use]
     pub fn new(group: Arc<Group>) -> GroupStatus {
         let rules = vec![RuleStatus::default(); group.rules().len()];
-        GroupStatus { group, last_round: None, rules, rounds: RoundCounts::default() }
+        let rounds = RoundCounts::default();
+        GroupStatus { group, last_round: None, rules, rounds, evaluations: EvaluationCounts::default() }
     }
 }
