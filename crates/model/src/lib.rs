@@ -43,6 +43,6 @@ pub use reorder::{ReorderRule, ReorderRuleError};
 pub use store::StoreId;
 pub use tenant::{
     AnnotationLimits, BlockEncoding, DatabaseLimits, DuplicatePolicy, FetchLimits, GraphiteLimits,
-    IngestionLimits, OverflowPolicy, QueryLimits, SelectionLimits, TenantId, TenantLimits,
+    IngestionLimits, OverflowPolicy, QueryLimits, RuleLimits, SelectionLimits, TenantId, TenantLimits,
 };
 pub use time::{TimeRange, TimeUnit};

@@ -255,6 +255,23 @@ impl Default for AnnotationLimits {
     }
 }
 
+/// Limits of the rules of one tenant, which are queries of the server itself. 0 = no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RuleLimits {
+    /// Groups of all files and namespaces together.
+    pub groups_max: usize,
+    /// Rules of one group.
+    pub group_rules_max: usize,
+    /// Series in the result of one rule.
+    pub series_max: usize,
+}
+
+impl Default for RuleLimits {
+    fn default() -> Self {
+        RuleLimits { groups_max: 2000, group_rules_max: 2000, series_max: 200_000 }
+    }
+}
+
 /// Limits of the queries of one tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueryLimits {
@@ -270,6 +287,8 @@ pub struct QueryLimits {
     pub fetch: FetchLimits,
     /// Limits of one request of Graphite's API.
     pub graphite: GraphiteLimits,
+    /// Limits of rules.
+    pub rules: RuleLimits,
 }
 
 /// The smaller of two limits of which 0 is none.
@@ -303,6 +322,11 @@ impl QueryLimits {
                 targets_max: smaller(self.graphite.targets_max, other.graphite.targets_max),
                 nodes_max: smaller(self.graphite.nodes_max, other.graphite.nodes_max),
                 tag_results_max: smaller(self.graphite.tag_results_max, other.graphite.tag_results_max),
+            },
+            rules: RuleLimits {
+                groups_max: smaller(self.rules.groups_max, other.rules.groups_max),
+                group_rules_max: smaller(self.rules.group_rules_max, other.rules.group_rules_max),
+                series_max: smaller(self.rules.series_max, other.rules.series_max),
             },
         }
     }

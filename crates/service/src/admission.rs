@@ -27,8 +27,8 @@ pub use self::tenant_memory::{TenantBudget, TenantMemory};
 use self::threads::QueryThreads;
 use crate::limits::{
     ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, PAUSED_MEMORY_DIVISOR, PAUSED_QUERY_FACTOR, QUERY_QUEUE_FACTOR,
-    REMOTE_READ_QUEUE_FACTOR, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR,
-    TENANT_WAL_QUEUE_BYTES_MIN, WAL_QUEUE_BYTES_MAX, WRITE_QUEUE_FACTOR,
+    REMOTE_READ_QUEUE_FACTOR, RULE_CONCURRENCY_MIN, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR,
+    TENANT_SHARE_DIVISOR, TENANT_WAL_QUEUE_BYTES_MIN, WAL_QUEUE_BYTES_MAX, WRITE_QUEUE_FACTOR,
 };
 use crate::options::ServiceOptions;
 
@@ -70,6 +70,7 @@ const FEDERATE: ClassNames =
     ClassNames { metric: "federate", requests: "federations", setting: "query.concurrency" };
 const CONTINUOUS: ClassNames =
     ClassNames { metric: "continuous", requests: "continuous queries", setting: "fixed" };
+const RULES: ClassNames = ClassNames { metric: "rules", requests: "batches of rules", setting: "fixed" };
 const SELF_SCRAPE: ClassNames =
     ClassNames { metric: "self_scrape", requests: "self-scrapes", setting: "fixed" };
 const STATUS: ClassNames =
@@ -91,6 +92,8 @@ pub struct Admission {
     pub remote_read: Class,
     /// Continuous queries: one runs at a time, and none waits for a permit.
     pub continuous: Class,
+    /// Batches of rules. The scheduler starts no more rounds than there are permits, so none waits.
+    pub rules: Class,
     /// Self-scrapes: one runs at a time.
     pub self_scrape: Class,
     /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
@@ -103,6 +106,8 @@ pub struct Admission {
     pub write_memory: TenantMemory,
     /// Memory of queries and remote reads.
     pub query_memory: TenantMemory,
+    /// Memory of rules: neither takes queries theirs, nor the other way round.
+    pub rules_memory: TenantMemory,
     /// Threads that compress blocks of responses, at most one per core.
     pub compressors: QueryThreads,
     /// Weights of tenants, which all classes use.
@@ -184,17 +189,12 @@ impl Admission {
         let remote_read = options.remote_read.concurrency;
         let cores = thread::core_count();
         let apply = cores + 1;
+        let rule_permits = cores.max(RULE_CONCURRENCY_MIN);
+        let rule_memory_max = (query.memory_total_bytes_max / 2).max(query.memory_bytes_max);
         // More queries of a tenant at once would not end sooner, and everything else would wait for their
         // time slices.
         let query_share = share(query.concurrency).min(cores.div_ceil(2));
-        let share_of_memory = |total: u64, request_max: u64| match options.multitenancy {
-            // One request of the largest size always fits.
-            true => {
-                let share = (total / TENANT_SHARE_DIVISOR as u64).max(request_max);
-                TenantPart::new(share, request_max, total.max(share))
-            }
-            false => TenantPart::fixed(u64::MAX),
-        };
+        let share_of_memory = |total, request_max| memory_part(options.multitenancy, total, request_max);
         let write_request_max =
             write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
         Admission {
@@ -211,6 +211,7 @@ impl Admission {
             remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
             federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
             continuous: class(CONTINUOUS, 1, 0, 1),
+            rules: class(RULES, rule_permits, 0, share(rule_permits)),
             self_scrape: class(SELF_SCRAPE, 1, 0, 1),
             // Asked by monitoring, for no tenant.
             status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
@@ -227,24 +228,45 @@ impl Admission {
                 share_of_memory(query.memory_total_bytes_max, query.memory_bytes_max),
                 weights.clone(),
             ),
+            rules_memory: TenantMemory::new(
+                MemoryBudget::new("rules", rule_memory_max),
+                "rules of the tenant",
+                share_of_memory(rule_memory_max, query.memory_bytes_max),
+                weights.clone(),
+            ),
             weights,
         }
     }
 
+    /// Memory of the requests of a class that reads.
+    pub fn memory_of(&self, class: &Class) -> &TenantMemory {
+        if class.name == RULES.metric { &self.rules_memory } else { &self.query_memory }
+    }
+
     /// All classes, for metrics.
-    pub fn classes(&self) -> [&Class; 9] {
+    pub fn classes(&self) -> [&Class; 10] {
         [
             &self.write,
             &self.write_apply,
             &self.query,
             &self.remote_read,
             &self.continuous,
+            &self.rules,
             &self.self_scrape,
             &self.federate,
             &self.status,
             &self.admin,
         ]
     }
+}
+
+/// Memory of the requests of a tenant, of which one of the largest size always fits.
+fn memory_part(multitenancy: bool, total: u64, request_max: u64) -> TenantPart {
+    if !multitenancy {
+        return TenantPart::fixed(u64::MAX);
+    }
+    let share = (total / TENANT_SHARE_DIVISOR as u64).max(request_max);
+    TenantPart::new(share, request_max, total.max(share))
 }
 
 /// Bytes of a tenant in the queue of the WAL.

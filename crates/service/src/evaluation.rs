@@ -7,5 +7,6 @@ pub mod influxql;
 pub mod plan;
 pub mod promql;
 pub mod records;
+pub mod rules;
 pub mod run;
 pub mod running;

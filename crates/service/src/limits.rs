@@ -17,6 +17,12 @@ pub const ADMIN_CONCURRENCY: usize = 2;
 pub const ADMIN_QUEUE_FACTOR: usize = 32;
 /// Longest wait of an admin request for a permit: a snapshot may take minutes.
 pub const ADMIN_QUEUE_WAIT: Duration = Duration::from_secs(600);
+/// Rounds of rules that run at the same time on a machine with fewer cores.
+pub const RULE_CONCURRENCY_MIN: usize = 2;
+/// Shortest time limit of a round; otherwise a round may take as long as the interval of its group.
+pub const RULE_ROUND_TIME_MIN_MS: i64 = 10_000;
+/// Rule files that patterns may match.
+pub const RULE_FILES_MAX: usize = 10_000;
 /// Writes that wait for a permit, per permit.
 pub const WRITE_QUEUE_FACTOR: usize = 16;
 /// Queries that wait for a permit, per permit. Waiting costs a kilobyte; clients that are refused and ask

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use chronolith_model::TenantId;
+use chronolith_rules::group::GroupDefaults;
 use chronolith_tsdb::{HeadMemory, HeadMemoryOptions, TsdbOptions};
 
 pub use self::address_ranges::AddressRanges;
@@ -35,6 +36,8 @@ pub struct ServiceOptions {
     pub write: WriteOptions,
     /// The InfluxDB API.
     pub influx: InfluxOptions,
+    /// Recording and alerting rules.
+    pub rules: RuleOptions,
     /// Tenants with metrics of their own; the others are summed.
     pub tenant_metrics_max: usize,
     /// Experimental parts that are on.
@@ -58,6 +61,7 @@ impl ServiceOptions {
             remote_read: RemoteReadOptions::default(),
             write: WriteOptions::default(),
             influx: InfluxOptions::default(),
+            rules: RuleOptions::default(),
             tenant_metrics_max: 100,
             features: Features::default(),
         }
@@ -238,6 +242,36 @@ impl InfluxOptions {
     #[must_use]
     pub fn query_timeout_ms(&self, of_all_ms: u64) -> u64 {
         if self.query_timeout_ms == 0 { of_all_ms } else { self.query_timeout_ms.min(of_all_ms) }
+    }
+}
+
+/// Recording and alerting rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleOptions {
+    /// Paths and patterns of rule files.
+    pub files: Vec<PathBuf>,
+    /// Tenant of the rules of files.
+    pub tenant: TenantId,
+    /// Interval and query offset of groups that set none.
+    pub defaults: GroupDefaults,
+    /// Age of the oldest round that is made up after an outage; 0 = none is.
+    pub catch_up_ms: i64,
+    /// Longest outage over which pending alerts continue.
+    pub outage_tolerance_ms: i64,
+    /// Time after which a firing alert is sent again.
+    pub resend_delay_ms: i64,
+}
+
+impl Default for RuleOptions {
+    fn default() -> Self {
+        RuleOptions {
+            files: Vec::new(),
+            tenant: TenantId::anonymous(),
+            defaults: GroupDefaults { interval_ms: 60_000, query_offset_ms: 0 },
+            catch_up_ms: 3_600_000,
+            outage_tolerance_ms: 3_600_000,
+            resend_delay_ms: 60_000,
+        }
     }
 }
 

@@ -1,103 +1,51 @@
-//! Rule groups of all tenants, with the status of each.
+//! Rule groups of all tenants: their status, their schedule and their states between rounds.
 //!
 //! Invariants: a group is known by tenant, file and name; lists of groups are ordered by file and name.
-//! Not here: rule files, rounds and alerts (`chronolith-rules`), pages (`server`).
+//! Not here: the format of rule files, a round and alerts (`chronolith-rules`), evaluation and rule files of
+//! the server (`evaluation::rules`), pages and threads (`server`).
 
 pub mod configured;
+pub mod counters;
+pub mod engine;
+pub mod group_id;
+pub mod interrupts;
+pub mod scheduled;
+pub mod state_files;
+mod statuses;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_model::TenantId;
 use chronolith_rules::group::GroupKey;
 use chronolith_rules::status::GroupStatus;
-use parking_lot::RwLock;
 
-/// Status of all groups. Readers never wait for a round.
+/// Groups with their status. Readers never wait for a round.
 #[derive(Default)]
 pub struct RuleStatuses {
-    groups: RwLock<BTreeMap<TenantId, BTreeMap<GroupKey, Arc<GroupStatus>>>>,
+    /// Schedule of the groups.
+    pub engine: engine::RuleEngine,
 }
 
 impl RuleStatuses {
     /// Groups of a tenant in order of file and name.
     #[must_use]
     pub fn groups(&self, tenant: &TenantId) -> Vec<Arc<GroupStatus>> {
-        let groups = self.groups.read();
-        groups.get(tenant).map(|groups| groups.values().cloned().collect()).unwrap_or_default()
+        self.engine.statuses.groups(tenant)
     }
 
     /// Groups of all tenants in order of tenant, file and name.
     #[must_use]
     pub fn all(&self) -> Vec<(TenantId, Arc<GroupStatus>)> {
-        let groups = self.groups.read();
-        let of_tenant = |(tenant, groups): (&TenantId, &BTreeMap<GroupKey, Arc<GroupStatus>>)| {
-            groups.values().map(|status| (tenant.clone(), status.clone())).collect::<Vec<_>>()
-        };
-        groups.iter().flat_map(of_tenant).collect()
+        self.engine.statuses.all()
     }
 
     /// Adds a group, or replaces its status.
     pub fn put(&self, tenant: &TenantId, status: Arc<GroupStatus>) {
-        let key = status.group.key.clone();
-        self.groups.write().entry(tenant.clone()).or_default().insert(key, status);
+        self.engine.statuses.put(tenant, status);
     }
 
     /// Removes a group.
     pub fn remove(&self, tenant: &TenantId, key: &GroupKey) {
-        let mut groups = self.groups.write();
-        let Some(own) = groups.get_mut(tenant) else { return };
-        own.remove(key);
-        if own.is_empty() {
-            groups.remove(tenant);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use chronolith_model::TenantId;
-    use chronolith_promql::parser::ParserOptions;
-    use chronolith_rules::file::{self, FileLimits, FileOptions, UnknownFields};
-    use chronolith_rules::group::{Group, GroupDefaults, GroupKey};
-    use chronolith_rules::prometheus_templates::PrometheusTemplates;
-    use chronolith_rules::status::GroupStatus;
-
-    use super::RuleStatuses;
-
-    fn status(file: &str, name: &str) -> Arc<GroupStatus> {
-        let text = format!("groups: [{{name: {name}, rules: [{{record: a, expr: b}}]}}]");
-        let options = FileOptions {
-            parser: ParserOptions::default(),
-            unknown_fields: UnknownFields::Refuse,
-            templates: &PrometheusTemplates::default(),
-            limits: FileLimits::default(),
-        };
-        let parsed = file::parse(file, text.as_bytes(), &options).expect("a valid file");
-        let defaults = GroupDefaults { interval_ms: 60_000, query_offset_ms: 0 };
-        let entry = parsed.groups.into_iter().next().expect("one group");
-        Arc::new(GroupStatus::new(Arc::new(Group::new(file, entry, defaults))))
-    }
-
-    #[test]
-    fn groups_are_listed_by_tenant_in_order_and_can_be_removed() {
-        let statuses = RuleStatuses::default();
-        let (one, two) = (TenantId::new("one").expect("a name"), TenantId::new("two").expect("a name"));
-        for (tenant, file, name) in
-            [(&one, "b.yml", "first"), (&one, "a.yml", "second"), (&one, "a.yml", "first"), (&two, "a", "x")]
-        {
-            statuses.put(tenant, status(file, name));
-        }
-        let keys = |tenant| -> Vec<String> {
-            let groups = statuses.groups(tenant);
-            groups.iter().map(|one| format!("{} {}", one.group.key.file, one.group.key.name)).collect()
-        };
-        assert_eq!(keys(&one), ["a.yml first", "a.yml second", "b.yml first"]);
-        assert_eq!(statuses.all().len(), 4);
-        statuses.remove(&two, &GroupKey { file: "a".to_owned(), name: "x".to_owned() });
-        assert!(keys(&two).is_empty());
-        assert_eq!(statuses.all().len(), 3);
+        self.engine.statuses.remove(tenant, key);
     }
 }

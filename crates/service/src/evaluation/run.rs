@@ -111,7 +111,8 @@ impl Service {
         let deadline_ns = self.deadline_ns(timeout_ms);
         let timeout = Duration::from_millis(timeout_ms);
         let permit = class.acquire(identity, limits.concurrency_max, timeout).await?;
-        Ok(self.admitted(identity.into(), limits, deadline_ns, permit))
+        let memory = self.admission.memory_of(class).of(identity.tenant(), limits.memory_bytes_max);
+        Ok(self.admitted(identity.into(), limits, deadline_ns, permit, memory))
     }
 
     /// As [`Service::admit`] on any thread, for work that can be done later: `None` if no permit of `class`
@@ -119,7 +120,8 @@ impl Service {
     pub fn try_admit(&self, class: &Class, identity: &Identity, timeout_ms: u64) -> Option<Admitted> {
         let limits = identity.query_limits(|tenant| self.limits_of(tenant).queries);
         let permit = class.try_acquire(identity.tenant(), limits.concurrency_max)?;
-        Some(self.admitted(identity.into(), limits, self.deadline_ns(timeout_ms), permit))
+        let memory = self.admission.memory_of(class).of(identity.tenant(), limits.memory_bytes_max);
+        Some(self.admitted(identity.into(), limits, self.deadline_ns(timeout_ms), permit, memory))
     }
 
     fn deadline_ns(&self, timeout_ms: u64) -> u64 {
@@ -132,8 +134,8 @@ impl Service {
         limits: QueryLimits,
         deadline_ns: u64,
         permit: Permit,
+        memory: Arc<TenantBudget>,
     ) -> Admitted {
-        let memory = self.admission.query_memory.of(caller.tenant, limits.memory_bytes_max);
         let budget = memory.budget.child("query", self.options.query.memory_bytes_max);
         let permit = Arc::new(SlicedPermit::new(permit, caller, self.admission.weights.of(caller.tenant)));
         let mut read = self.read_context(limits, deadline_ns, budget);
@@ -303,6 +305,15 @@ impl Service {
             Some(End::Invalid | End::Failed) => query.failed.add(1),
         }
     }
+}
+
+/// The context of a further query under the permit, the deadline and the memory of a call, which can be
+/// canceled alone.
+#[must_use]
+pub fn further_query(service: &Service, admitted: &Admitted) -> CallContext {
+    let budget = admitted.ctx.budget.clone();
+    let read = service.read_context(admitted.limits, admitted.deadline_ns, budget);
+    service.call_context(read, admitted.limits)
 }
 
 #[cold]

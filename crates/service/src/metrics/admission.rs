@@ -47,20 +47,24 @@ macro_rules! memory_metrics {
     };
 }
 
-static CLASSES: [[Metric<Admission>; 3]; 9] = [
+static CLASSES: [[Metric<Admission>; 3]; 10] = [
     class_metrics!(write),
     class_metrics!(write_apply),
     class_metrics!(query),
     class_metrics!(remote_read),
     class_metrics!(continuous),
+    class_metrics!(rules),
     class_metrics!(self_scrape),
     class_metrics!(federate),
     class_metrics!(status),
     class_metrics!(admin),
 ];
 
-static MEMORY: [[Metric<Admission>; 3]; 2] =
-    [memory_metrics!("write", write_memory), memory_metrics!("query", query_memory)];
+static MEMORY: [[Metric<Admission>; 3]; 3] = [
+    memory_metrics!("write", write_memory),
+    memory_metrics!("query", query_memory),
+    memory_metrics!("rules", rules_memory),
+];
 
 static WAIT: &[Metric<Admission>] = &[Metric::histograms(
     "chronolith_admission_wait_seconds",

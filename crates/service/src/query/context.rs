@@ -78,7 +78,8 @@ pub fn check_length(text: &str) -> Result<(), String> {
     Err(format!("query of {} bytes is longer than the limit of {QUERY_BYTES_MAX} bytes", text.len()))
 }
 
-fn parser_options(features: Features) -> ParserOptions {
+/// Experimental syntax of these features.
+pub(crate) fn parser_options(features: Features) -> ParserOptions {
     ParserOptions {
         experimental_functions: features.experimental_functions,
         binop_fill_modifiers: features.binop_fill_modifiers,

@@ -1,0 +1,68 @@
+//! Evaluation of rules: rounds that are due, as calls of the server itself, and rule files.
+//!
+//! Invariant: rounds begin only while the store can be written.
+//! Not here: the schedule (`rules::engine`), threads (`server`).
+
+pub mod batch_evaluation;
+pub mod due_round;
+pub mod files;
+mod recording;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use chronolith_model::TenantId;
+use chronolith_rules::group::Group;
+use chronolith_rules::schedule::NS_PER_MS;
+
+use self::due_round::{DueRound, now_ns, state_files};
+use crate::rules::engine::RunningRounds;
+use crate::rules::group_id::Origin;
+use crate::rules::scheduled::RestoreTimes;
+use crate::service::Service;
+
+/// Replaces all groups of an origin for a tenant. Rules that did not change keep their state; the series of
+/// groups that are gone are marked as stale after two intervals, unless the groups come back.
+///
+/// # Errors
+/// The limit that the groups exceed, with its setting; nothing is replaced.
+pub fn set_groups(
+    service: &Service,
+    tenant: &TenantId,
+    origin: Origin,
+    groups: Vec<Group>,
+) -> Result<(), String> {
+    let limits = service.limits_of(tenant).queries.rules;
+    service.rules.engine.set_groups(tenant, origin, groups, &limits, now_ns(service))
+}
+
+/// Takes the rounds that are due and have permits. The caller runs each on a thread of its own.
+#[must_use]
+pub fn take_due(service: &Service) -> Vec<DueRound> {
+    let engine = &service.rules.engine;
+    if engine.is_stopping() || service.lifecycle.store().is_err() {
+        return Vec::new();
+    }
+    let options = &service.options.rules;
+    let times = RestoreTimes {
+        now_ns: now_ns(service),
+        horizon_ns: options.catch_up_ms.saturating_mul(NS_PER_MS),
+        outage_tolerance_ns: options.outage_tolerance_ms.saturating_mul(NS_PER_MS),
+    };
+    let taken =
+        engine.take_due(state_files(service), times, |tenant, running| has_permit(service, tenant, running));
+    taken.into_iter().map(DueRound).collect()
+}
+
+/// Waits until a round ends, groups change, or the next round is due, at most `longest`.
+pub fn wait(service: &Service, longest: Duration) {
+    service.rules.engine.wait(now_ns(service), longest);
+}
+
+/// Returns true if a further round of a tenant may run.
+fn has_permit(service: &Service, tenant: &TenantId, running: RunningRounds) -> bool {
+    let class = &service.admission.rules;
+    let limit = service.limits_of(tenant).queries.concurrency_max;
+    running.all < class.queue.permit_count() && running.of_tenant < class.share_of(tenant, limit).permit_count
+}

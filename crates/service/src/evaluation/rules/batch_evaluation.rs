@@ -1,0 +1,198 @@
+//! Evaluation of the expressions of a batch, and of queries in templates: one admitted call per batch.
+//!
+//! Invariants: a thread has at most one call at a time, so that the permits of the class suffice for all
+//! rounds that the scheduler starts; each expression is listed, can be killed and is logged as a query.
+//! Not here: the order of batches (`chronolith_rules::round`).
+
+use chronolith_promql::{Value, VectorSample};
+use chronolith_rules::group::GroupKey;
+use chronolith_rules::round::{Evaluate, Expression, Interrupted};
+use chronolith_rules::template_engine::TemplateQueries;
+
+use crate::access::Identity;
+use crate::evaluation::promql::{
+    self, Caller, CallerText, Detail, EvalTimes, PromqlAnswer, PromqlError, PromqlQuery,
+};
+use crate::evaluation::run::{Admitted, CallError, End, further_query};
+use crate::refusal::Refusal;
+use crate::rules::interrupts::Interrupts;
+use crate::service::Service;
+
+/// Queries of one round.
+pub(super) struct BatchEvaluation<'a> {
+    pub(super) service: &'a Service,
+    pub(super) identity: &'a Identity,
+    pub(super) group: &'a GroupKey,
+    pub(super) interrupts: &'a Interrupts,
+    /// Time limit of the round in milliseconds, and its end on the monotonic clock.
+    pub(super) time_max_ms: i64,
+    pub(super) deadline_ns: u64,
+    /// Wall clock in nanoseconds and duration of each expression, in order of evaluation.
+    pub(super) timings: Vec<Timing>,
+}
+
+/// Start and duration of the evaluation of one expression.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timing {
+    pub(super) started_ns: i64,
+    pub(super) duration_ns: u64,
+}
+
+/// Reason that an expression has no value.
+#[derive(Debug)]
+struct Failure {
+    end: End,
+    text: String,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure { end: End::Failed, text: refusal.to_string() }
+    }
+}
+
+impl From<PromqlError> for Failure {
+    fn from(error: PromqlError) -> Failure {
+        let text = match &error {
+            PromqlError::Refused(refusal) => refusal.to_string(),
+            PromqlError::Syntax(why) => why.clone(),
+            PromqlError::Evaluation(error) => error.to_string(),
+            PromqlError::Killed(id) => {
+                format!("query {id} was killed by a request to status/active_queries/kill")
+            }
+        };
+        Failure { end: error.end(), text }
+    }
+}
+
+impl CallError for Failure {
+    fn end(&self) -> End {
+        self.end
+    }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// A group as logs of queries name it.
+struct GroupCaller<'a>(&'a GroupKey);
+
+impl Caller for GroupCaller<'_> {
+    fn describe(&self) -> CallerText {
+        let path = format!("rule group {};{}", self.0.file, self.0.name);
+        CallerText { path, ..CallerText::default() }
+    }
+}
+
+impl BatchEvaluation<'_> {
+    /// Time that the round has left, at most the timeout of queries.
+    ///
+    /// # Errors
+    /// The text for the rule once the time is over.
+    fn timeout_ms(&self) -> Result<u64, String> {
+        let left_ns = self.deadline_ns.saturating_sub(self.service.env.clock.mono_ns());
+        match left_ns / 1_000_000 {
+            0 => Err(format!("the round has taken {} ms, the interval of its group", self.time_max_ms)),
+            left_ms => Ok(left_ms.min(self.service.options.query.timeout_ms)),
+        }
+    }
+
+    fn admit(&self) -> Result<Admitted, String> {
+        let timeout_ms = self.timeout_ms()?;
+        let class = &self.service.admission.rules;
+        let admitted = self.service.try_admit(class, self.identity, timeout_ms);
+        admitted.ok_or_else(|| "no permit for a batch of rules is free".to_owned())
+    }
+
+    fn value(&self, admitted: &Admitted, text: &str, time_ms: i64) -> Result<Value, Failure> {
+        let service = self.service;
+        let timeout_ms = self.timeout_ms().map_err(|text| Failure { end: End::Timeout, text })?;
+        let ctx = further_query(service, admitted);
+        let _listed = self.interrupts.enter(ctx.cancel_flag());
+        let query = PromqlQuery {
+            identity: self.identity,
+            text,
+            times: EvalTimes::At(time_ms),
+            lookback_ms: None,
+            engine: &service.queries.engine,
+            timeout_ms,
+            received_ns: service.env.clock.mono_ns(),
+            detail: Detail::default(),
+            is_cacheable: false,
+            caller: &GroupCaller(self.group),
+        };
+        let value = |answer: &PromqlAnswer<'_>| Ok(answer.result.value.clone());
+        let result = promql::evaluate(service, &query, &ctx, value);
+        service.count_end(&ctx, result.as_ref().err().map(CallError::end));
+        result
+    }
+
+    /// The value of one expression of a batch, within the limit of series.
+    fn rule_value(
+        &mut self,
+        admitted: &Admitted,
+        text: &str,
+        time_ms: i64,
+    ) -> Result<Result<Value, String>, Interrupted> {
+        let clock = &self.service.env.clock;
+        let started_ns = clock.now_ms().saturating_mul(1_000_000);
+        let start_mono_ns = clock.mono_ns();
+        let value = self.value(admitted, text, time_ms);
+        let duration_ns = clock.mono_ns().saturating_sub(start_mono_ns);
+        self.timings.push(Timing { started_ns, duration_ns });
+        match value {
+            Err(_) if self.interrupts.is_requested() => Err(Interrupted),
+            Err(failure) => Ok(Err(failure.text)),
+            Ok(value) => Ok(self.within_series_limit(value)),
+        }
+    }
+
+    fn within_series_limit(&self, value: Value) -> Result<Value, String> {
+        let limit = self.service.limits_of(self.identity.tenant()).queries.rules.series_max;
+        match &value {
+            Value::Vector(samples) if limit > 0 && samples.len() > limit => Err(format!(
+                "rule has {} series, and rules.series-per-rule-max allows {limit}",
+                samples.len()
+            )),
+            _ => Ok(value),
+        }
+    }
+}
+
+impl Evaluate for BatchEvaluation<'_> {
+    fn evaluate(
+        &mut self,
+        expressions: &[Expression<'_>],
+        time_ms: i64,
+    ) -> Result<Vec<Result<Value, String>>, Interrupted> {
+        if self.interrupts.is_requested() {
+            return Err(Interrupted);
+        }
+        let admitted = match self.admit() {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                let started_ns = self.service.env.clock.now_ms().saturating_mul(1_000_000);
+                let timing = Timing { started_ns, duration_ns: 0 };
+                self.timings.extend(expressions.iter().map(|_| timing));
+                return Ok(expressions.iter().map(|_| Err(why.clone())).collect());
+            }
+        };
+        expressions.iter().map(|expression| self.rule_value(&admitted, expression.text, time_ms)).collect()
+    }
+}
+
+impl TemplateQueries for BatchEvaluation<'_> {
+    fn query(&mut self, query: &str, time_ms: i64) -> Result<Vec<VectorSample>, String> {
+        let admitted = self.admit()?;
+        let value = self.value(&admitted, query, time_ms).map_err(|failure| failure.text)?;
+        match self.within_series_limit(value)? {
+            Value::Vector(samples) => Ok(samples),
+            Value::Scalar { time_ms, value } => {
+                let labels = chronolith_model::Labels::empty();
+                Ok(vec![VectorSample { labels, time_ms, value, histogram: None }])
+            }
+            _ => Err("query result is not a vector or scalar".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Schedule of the rule groups of all tenants: which round is due, within the permits for rounds, and the
+//! states between rounds.
+//!
+//! Invariants: a group has one round at a time, and no more rounds run than there are permits, of a tenant no
+//! more than its part; rounds that are due go before those that are made up, older ones before newer ones.
+//! Not here: threads (`server::serve`), evaluation (`evaluation::rules`), times of one group (`scheduled`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_model::{RuleLimits, TenantId};
+use chronolith_rules::group::Group;
+use chronolith_rules::round::ActiveGroup;
+use chronolith_rules::status::GroupStatus;
+use parking_lot::{Condvar, Mutex};
+
+use super::counters::RuleCounters;
+use super::group_id::{GroupId, Origin};
+use super::interrupts::Interrupts;
+use super::scheduled::{RestoreTimes, Scheduled, Work};
+use super::state_files::StateFiles;
+use super::statuses::GroupStatuses;
+
+/// Rounds that run, for the decision whether a further one may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningRounds {
+    /// Rounds of all tenants.
+    pub all: usize,
+    /// Rounds of one tenant.
+    pub of_tenant: usize,
+}
+
+/// Work with the state of its group.
+pub struct TakenWork {
+    /// The group.
+    pub id: GroupId,
+    /// The work.
+    pub work: Work,
+    /// State after the last round.
+    pub active: ActiveGroup,
+}
+
+/// All groups in their schedule.
+#[derive(Default)]
+pub struct RuleEngine {
+    state: Mutex<Schedules>,
+    /// A round has ended, or groups have changed.
+    changed: Condvar,
+    pub(super) statuses: GroupStatuses,
+    /// Queries of rounds that run.
+    pub interrupts: Interrupts,
+    /// Counters of all groups together.
+    pub counters: RuleCounters,
+}
+
+#[derive(Default)]
+struct Schedules {
+    groups: BTreeMap<GroupId, Scheduled>,
+    /// Rounds that run, by tenant.
+    running: HashMap<TenantId, usize>,
+    /// Something has changed since rounds were last taken.
+    is_changed: bool,
+    /// States of groups that are gone since an earlier process have been looked for.
+    is_cleaned: bool,
+}
+
+impl RuleEngine {
+    /// Replaces all groups of an origin for a tenant at `now_ns`. Rules that did not change keep their state;
+    /// the series of groups that are gone are marked as stale after two intervals, unless the groups come
+    /// back.
+    ///
+    /// # Errors
+    /// The limit that the groups exceed, with its setting; nothing is replaced.
+    pub(crate) fn set_groups(
+        &self,
+        tenant: &TenantId,
+        origin: Origin,
+        groups: Vec<Group>,
+        limits: &RuleLimits,
+        now_ns: i64,
+    ) -> Result<(), String> {
+        let mut state = self.state.lock();
+        let others = state
+            .groups
+            .iter()
+            .filter(|(id, scheduled)| id.tenant == *tenant && id.origin != origin && scheduled.is_loaded());
+        check_limits(&groups, others.count(), limits)?;
+        let id = |group: &Group| GroupId { tenant: tenant.clone(), origin, key: group.key.clone() };
+        let mut loaded: BTreeMap<GroupId, Arc<Group>> =
+            groups.into_iter().map(|group| (id(&group), Arc::new(group))).collect();
+        for (id, scheduled) in &mut state.groups {
+            if id.tenant != *tenant || id.origin != origin {
+                continue;
+            }
+            match loaded.remove(id) {
+                Some(group) => {
+                    scheduled.replace(group, now_ns);
+                    self.statuses.put(tenant, scheduled.status.clone());
+                }
+                None => {
+                    scheduled.remove(now_ns);
+                    self.statuses.remove(tenant, &id.key);
+                }
+            }
+        }
+        for (id, group) in loaded {
+            let scheduled = Scheduled::new(group, now_ns);
+            self.statuses.put(tenant, scheduled.status.clone());
+            state.groups.insert(id, scheduled);
+        }
+        state.is_changed = true;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Takes the work that is due at the time of `times` and for which `has_permit` returns true. The caller
+    /// runs each on a thread of its own. Reads the states of groups that are new.
+    pub(crate) fn take_due(
+        &self,
+        files: StateFiles<'_>,
+        times: RestoreTimes,
+        has_permit: impl Fn(&TenantId, RunningRounds) -> bool,
+    ) -> Vec<TakenWork> {
+        let mut state = self.state.lock();
+        state.remove_forgotten(files, times);
+        state.is_changed = false;
+        let mut due = Vec::new();
+        for (id, scheduled) in &mut state.groups {
+            if !scheduled.is_restored {
+                scheduled.restore(files.load(id).as_ref(), times);
+                if scheduled.is_loaded() {
+                    self.statuses.put(&id.tenant, scheduled.status.clone());
+                }
+            }
+            if let Some(work) = scheduled.due(times.now_ns) {
+                due.push((order_of(work), id.clone(), work));
+            }
+        }
+        due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        let mut taken = Vec::new();
+        for (_, id, work) in due {
+            if !has_permit(&id.tenant, state.running_rounds(&id.tenant)) {
+                continue;
+            }
+            let Some(active) = state.groups.get_mut(&id).and_then(Scheduled::take) else { continue };
+            *state.running.entry(id.tenant.clone()).or_default() += 1;
+            taken.push(TakenWork { id, work, active });
+        }
+        taken
+    }
+
+    /// Takes the state after a round, with its status; `None` if the round broke.
+    pub(crate) fn finish(&self, id: &GroupId, ended: Option<(ActiveGroup, GroupStatus)>, now_ns: i64) {
+        let mut state = self.state.lock();
+        state.end_round(&id.tenant);
+        if let Some((active, _)) = &ended {
+            state.forget_series_of(&id.tenant, active);
+        }
+        if let Some(scheduled) = state.groups.get_mut(id) {
+            match ended {
+                None => {
+                    self.counters.broken_rounds.add(1);
+                    scheduled.reset(now_ns);
+                }
+                Some((active, status)) => {
+                    // A reload has put another status meanwhile, which the next round replaces.
+                    if scheduled.is_loaded() && Arc::ptr_eq(scheduled.group(), &status.group) {
+                        scheduled.status = Arc::new(status);
+                        self.statuses.put(&id.tenant, scheduled.status.clone());
+                    }
+                    scheduled.put_back(active);
+                }
+            }
+        }
+        state.is_changed = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends the work on a removed group, whose series are marked as stale; one that came back stays.
+    pub(crate) fn finish_removed(&self, id: &GroupId, files: StateFiles<'_>, now_ns: i64) {
+        let mut state = self.state.lock();
+        state.end_round(&id.tenant);
+        let is_gone = state.groups.get(id).is_some_and(|scheduled| !scheduled.is_loaded());
+        if is_gone {
+            state.groups.remove(id);
+            files.remove(id);
+        } else if let Some(scheduled) = state.groups.get_mut(id) {
+            scheduled.reset(now_ns);
+        }
+        state.is_changed = true;
+        self.changed.notify_all();
+    }
+
+    /// The status of a group that its next round continues.
+    pub(crate) fn status_of(&self, id: &GroupId) -> Option<Arc<GroupStatus>> {
+        self.state.lock().groups.get(id).map(|scheduled| scheduled.status.clone())
+    }
+
+    /// Waits until a round ends, groups change, or the next work is due, at most `longest`.
+    pub(crate) fn wait(&self, now_ns: i64, longest: Duration) {
+        let mut state = self.state.lock();
+        if state.is_changed {
+            return;
+        }
+        let next_ns = state.groups.values().filter_map(|scheduled| scheduled.next_ns(now_ns)).min();
+        let until_due = next_ns
+            .map_or(longest, |next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns).unsigned_abs()));
+        self.changed.wait_for(&mut state, until_due.min(longest));
+    }
+
+    /// Interrupts all rounds, begins none, and waits until they have ended, at most `longest`. Returns true
+    /// if none is left.
+    pub fn stop(&self, longest: Duration) -> bool {
+        self.interrupts.request();
+        let mut state = self.state.lock();
+        self.changed.notify_all();
+        let is_running = |state: &mut Schedules| !state.running.is_empty();
+        !self.changed.wait_while_for(&mut state, is_running, longest).timed_out()
+    }
+
+    /// Returns true once rounds are to end.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.interrupts.is_requested()
+    }
+
+    /// Rounds that run.
+    #[must_use]
+    pub fn running_count(&self) -> usize {
+        self.state.lock().running.values().sum()
+    }
+}
+
+impl Schedules {
+    /// Removes old states of groups that were removed while the server was down, once.
+    fn remove_forgotten(&mut self, files: StateFiles<'_>, times: RestoreTimes) {
+        if !std::mem::replace(&mut self.is_cleaned, true) {
+            let age_ns = times.horizon_ns.max(times.outage_tolerance_ns);
+            files.remove_forgotten(self.groups.keys(), times.now_ns.saturating_sub(age_ns));
+        }
+    }
+
+    fn running_rounds(&self, tenant: &TenantId) -> RunningRounds {
+        let of_tenant = self.running.get(tenant).copied().unwrap_or(0);
+        RunningRounds { all: self.running.values().sum(), of_tenant }
+    }
+
+    fn end_round(&mut self, tenant: &TenantId) {
+        if let Some(count) = self.running.get_mut(tenant) {
+            *count -= 1;
+            if *count == 0 {
+                self.running.remove(tenant);
+            }
+        }
+    }
+
+    /// Takes the series that a round has written from removed groups of the tenant: they go on.
+    fn forget_series_of(&mut self, tenant: &TenantId, written: &ActiveGroup) {
+        let removed =
+            self.groups.iter_mut().filter(|(id, scheduled)| id.tenant == *tenant && !scheduled.is_loaded());
+        for (_, scheduled) in removed {
+            if let Some(active) = scheduled.idle() {
+                active.forget_series_of(written);
+            }
+        }
+    }
+}
+
+/// Due rounds first, then those that are made up, then marks of removed groups; by time within each.
+fn order_of(work: Work) -> (u8, i64) {
+    match work {
+        Work::Round(plan) if !plan.is_caught_up => (0, plan.time_ns),
+        Work::Round(plan) => (1, plan.time_ns),
+        Work::MarkStale { removed_ns } => (2, removed_ns),
+    }
+}
+
+/// # Errors
+/// The first limit that is exceeded, with its setting.
+pub(crate) fn check_limits(groups: &[Group], other_count: usize, limits: &RuleLimits) -> Result<(), String> {
+    let count = groups.len() + other_count;
+    if limits.groups_max > 0 && count > limits.groups_max {
+        let limit = limits.groups_max;
+        return Err(format!("{count} rule groups, and rules.groups-max allows {limit}"));
+    }
+    let limit = limits.group_rules_max;
+    let large = groups.iter().find(|group| limit > 0 && group.rules().len() > limit);
+    large.map_or(Ok(()), |group| {
+        let count = group.rules().len();
+        let name = &group.key.name;
+        let file = &group.key.file;
+        Err(format!("{file}: group {name:?} has {count} rules, and rules.per-group-max allows {limit}"))
+    })
+}
