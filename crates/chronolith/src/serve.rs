@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chronolith_base::{Disk, Env};
 use chronolith_server::{
     Reload, RunError, Server, ServerOptions, check_access_file, check_alerting_config, check_carbon_tls,
-    check_web_config,
+    check_rule_files, check_web_config,
 };
 use clap::ArgMatches;
 
@@ -66,7 +66,7 @@ fn check_files(options: &ServerOptions, disk: &dyn Disk) -> anyhow::Result<()> {
     if let Some(path) = &options.notifier.config_file {
         check_alerting_config(path, disk).map_err(anyhow::Error::msg)?;
     }
-    Ok(())
+    check_rule_files(&options.service, disk).map_err(anyhow::Error::msg)
 }
 
 fn resolve(env: &Env, matches: &ArgMatches) -> anyhow::Result<Settings> {
@@ -123,6 +123,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
         },
         RunError::Bucket(_) => "see docs/bucket.md for the forms of --bucket and its settings",
         RunError::WebConfig(_) => "see docs/tls.md; `chronolith check web-config FILE` checks the file",
+        RunError::Rules(_) => "see docs/rules.md for rule files and their limits",
         RunError::Alerting(_) => "see docs/rules.md for what the file may have",
         RunError::Access(_) => "see docs/access.md for the form of the file",
         RunError::GraphiteRules(_) => "see docs/graphite.md for the files of rules",

@@ -24,9 +24,10 @@ mod web_config;
 
 pub use chronolith_service::access::directory::{hash_of_token, new_token};
 pub use chronolith_service::access::file::check_access_file;
+pub use chronolith_service::evaluation::rules::files::check_rule_files;
 pub use chronolith_service::options::{
     AddressRanges, CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions,
-    RuleFiles, UdpListener, WriteOptions,
+    RuleFiles, RuleOptions, UdpListener, WriteOptions,
 };
 pub use notifier::check_alerting_config;
 pub use options::{

@@ -84,6 +84,8 @@ pub const STOP_CLOSE_TIME: Duration = Duration::from_secs(7);
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 /// Longest time in which alerts that wait are sent at a stop, unless requests took the time before.
 pub const NOTIFIER_DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for the end of interrupted rounds of rules at a stop.
+pub const RULES_STOP_TIME_MAX: Duration = Duration::from_secs(1);
 /// Longest time for which readiness may be withdrawn before the listener closes.
 pub const SHUTDOWN_DELAY_MAX: Duration = Duration::from_secs(20);
 /// Responses shorter than this are not compressed.

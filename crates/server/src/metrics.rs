@@ -8,6 +8,7 @@ pub(crate) mod compression;
 pub(crate) mod configured_rules;
 pub(crate) mod http;
 pub(crate) mod notifier;
+pub(crate) mod rules;
 pub(crate) mod stream;
 pub(crate) mod tsdb;
 

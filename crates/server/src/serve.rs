@@ -10,6 +10,7 @@ mod error;
 mod issuer_keys;
 mod refusals;
 pub(crate) mod rounds;
+mod rules;
 pub(crate) mod scrape;
 mod shutdown;
 mod stall;
@@ -90,6 +91,7 @@ impl Server {
             tls.read(&web.service.env).map_err(RunError::WebConfig)?;
         }
         start_notifier(&web, &runtime)?;
+        rules::read_files(&web)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(web.clone(), listener, http::router(web.clone()), closed.clone()));
         listen_for_points(&web, &runtime, &closed)?;
@@ -158,6 +160,7 @@ impl Server {
             self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
         self.spawn_continuous_queries()?;
+        self.spawn_rules()?;
         self.spawn_notifier()?;
         let is_read_only = self.running.web.service.options.is_read_only;
         if is_read_only {
@@ -260,6 +263,15 @@ impl Server {
         };
         let name = "continuous-queries";
         self.running.threads.push(thread::spawn(name, run).map_err(RunError::Threads)?);
+        Ok(())
+    }
+
+    fn spawn_rules(&mut self) -> Result<(), RunError> {
+        let web = self.running.web.clone();
+        let stop = self.running.stop.clone();
+        let settings = rules::settings(&web, self.address);
+        let run = move || rules::run(&web, &settings, &stop);
+        self.running.threads.push(thread::spawn("rules", run).map_err(RunError::Threads)?);
         Ok(())
     }
 

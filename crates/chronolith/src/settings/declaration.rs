@@ -53,6 +53,8 @@ pub(super) enum Form {
     Choice(&'static str),
     /// Anything else, by the name of what it is.
     Text(&'static str),
+    /// Values of this name, separated by commas; the flag may be given several times.
+    List(&'static str),
     /// Text that no endpoint shows.
     Secret,
 }
@@ -65,7 +67,7 @@ impl Form {
             Form::Duration => "DURATION",
             Form::Size => "SIZE",
             Form::Count => "COUNT",
-            Form::Choice(name) | Form::Text(name) => name,
+            Form::Choice(name) | Form::Text(name) | Form::List(name) => name,
             Form::Secret => "SECRET",
         }
     }

@@ -36,6 +36,7 @@ fn flag(setting: &'static Setting) -> Arg {
     let arg = arg.value_name(setting.form.name()).help(help).hide(setting.is_hidden);
     match setting.form {
         Form::Switch => arg.num_args(0..=1).default_missing_value("true").require_equals(true),
+        Form::List(_) => arg.action(ArgAction::Append),
         _ => arg,
     }
 }

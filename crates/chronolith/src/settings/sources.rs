@@ -16,7 +16,7 @@ use super::file::{self, Entry};
 use super::influx_names::{missing_listener, own_name};
 use super::table::{self, all_settings};
 use super::tenants::{self, Split};
-use super::{bucket_layout, carbon};
+use super::{bucket_layout, carbon, rules};
 use crate::args;
 
 /// Variable that names the configuration file.
@@ -117,6 +117,7 @@ impl Sources<'_> {
             limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
         bucket_layout::check(&settings).map_err(SettingsError)?;
         carbon::check(&settings).map_err(SettingsError)?;
+        rules::check(&settings).map_err(SettingsError)?;
         settings.server.shown.extend(tenants::shown(&tenants, path.as_deref().unwrap_or(Path::new(""))));
         settings.server.config_yaml = show_yaml(&settings.server.shown);
         Ok(settings)
@@ -142,8 +143,8 @@ impl Sources<'_> {
     }
 
     fn value_of(&self, setting: &Setting, entries: &[Entry], path: Option<&Path>) -> Found {
-        if let Some(value) = args::value(self.flags, setting.name) {
-            return Found { value: value.to_owned(), origin: Origin::Flag };
+        if let Some(value) = args::joined_value(self.flags, setting.name) {
+            return Found { value, origin: Origin::Flag };
         }
         let variable = setting.variable();
         if let Some(value) = self.environment.get(&variable) {

@@ -13,7 +13,7 @@ use super::memory::{self, Memory};
 use super::server;
 use crate::metrics::bucket::BucketState;
 use crate::metrics::{
-    background, bucket, carbon, compression, configured_rules, http, notifier, stream, tsdb,
+    background, bucket, carbon, compression, configured_rules, http, notifier, rules, stream, tsdb,
 };
 use crate::process;
 use crate::web::Web;
@@ -31,6 +31,8 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(background::CONTINUOUS, &web.service.influx, out);
     collect(notifier::NOTIFIER, web.notifier(), out);
     collect(configured_rules::CONFIGURED_RULES, web.configured_rules(), out);
+    collect(rules::RULES, &web.service.rules.engine, out);
+    collect(rules::RULE_GROUPS, &*web.service, out);
     collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &web.service.carbon, out);
@@ -91,6 +93,8 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(background::BACKGROUND),
         of(notifier::NOTIFIER),
         of(configured_rules::CONFIGURED_RULES),
+        of(rules::RULES),
+        of(rules::RULE_GROUPS),
         of(write::WRITE),
         of(line_protocol::LINE_PROTOCOL),
         of(carbon::CARBON),

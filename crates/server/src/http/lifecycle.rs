@@ -8,9 +8,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Response, StatusCode, header};
 
-use chronolith_model::TenantId;
+use chronolith_model::{TenantId, TenantLimits};
 use chronolith_service::Service;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
+use chronolith_service::evaluation::rules::files::load_rule_files;
 use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 
 use super::audit_notes::AuditNotes;
@@ -81,15 +82,21 @@ pub(crate) fn reload_by_signal(web: &Web) {
 /// Reads the configuration again, applies what may change in a running server, and returns the names of the
 /// settings that have another value.
 pub(crate) fn reload_now(web: &Web) -> Result<Vec<String>, String> {
-    let has_rules = !web.service.options.write.carbon.rules.is_empty();
+    let options = &web.service.options;
+    let has_rules = !options.write.carbon.rules.is_empty() || !options.rules.files.is_empty();
     let Some(reload) = &web.configuration.reload else {
         let has_log = web.service.queries.log.is_on() || web.service.audit.is_on();
         if !has_log && !has_rules {
             return Err("cannot reload: started without --config".to_owned());
         }
-        return reopen_files(web).map(|()| Vec::new());
+        let limits = web.service.limits_of(&web.service.options.rules.tenant);
+        return reopen_files(web, &limits).map(|()| Vec::new());
     };
-    let result = reload().and_then(|reloaded| reopen_files(web).map(|()| reloaded));
+    let rule_tenant = &web.service.options.rules.tenant;
+    let result = reload().and_then(|reloaded| {
+        let limits = reloaded.limits.of(rule_tenant).clone();
+        reopen_files(web, &limits).map(|()| reloaded)
+    });
     let mut shown = web.configuration.shown.write();
     shown.reload_ok = result.is_ok();
     match result {
@@ -120,11 +127,17 @@ fn changed_settings(old: &[ShownSetting], new: &[ShownSetting]) -> Vec<String> {
     changed.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Opens the logs again and reads the files of Graphite's rules again.
-fn reopen_files(web: &Web) -> Result<(), String> {
+/// Opens the logs again, and reads the files of Graphite's rules and the rule files again, the latter within
+/// the limits of their tenant.
+fn reopen_files(web: &Web, limits: &TenantLimits) -> Result<(), String> {
     web.service.audit.open(&*web.service.env.disk)?;
     web.service.queries.log.open(&*web.service.env.disk)?;
-    web.service.read_rules()
+    web.service.read_rules()?;
+    let (files, groups) = load_rule_files(&web.service, &limits.queries.rules)?;
+    if files > 0 {
+        tracing::info!(files, groups, "rule files read");
+    }
+    Ok(())
 }
 
 pub(super) async fn metrics(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response<Body> {

@@ -36,6 +36,9 @@ pub enum RunError {
     /// A file of Graphite's rules cannot be used.
     #[error("{0}")]
     GraphiteRules(String),
+    /// A rule file cannot be used.
+    #[error("{0}")]
+    Rules(String),
     /// No threads or no event queue.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),

@@ -35,6 +35,12 @@ const TESTED_ELSEWHERE: &[(&str, &str)] = &[
     ("query.max-selected-series", "query_limits: a_query_that_selects_more_than_a_limit_is_refused"),
     ("query.max-selected-samples", "query_limits: a_query_that_selects_more_than_a_limit_is_refused"),
     ("query.max-range", "query_limits: a_query_that_selects_more_than_a_limit_is_refused"),
+    ("rules.groups-max", "service reloads: groups_and_rules_beyond_a_limit_are_refused_with_its_setting"),
+    ("rules.per-group-max", "service reloads: groups_and_rules_beyond_a_limit_are_refused_with_its_setting"),
+    (
+        "rules.series-per-rule-max",
+        "service rounds: a_rule_with_more_series_than_its_limit_fails_with_the_setting",
+    ),
     ("query.max-fetched-bytes", "query_limits: a_query_above_a_limit_is_refused_and_counted"),
     ("query.max-fetched-series", "query_limits: a_query_above_a_limit_is_refused_and_counted"),
     ("query.max-fetched-chunks", "query_limits: a_query_above_a_limit_is_refused_and_counted"),

@@ -1,0 +1,153 @@
+//! Metrics of rules, with Prometheus's names. Bound: `rules.groups-max` groups per tenant.
+
+use std::sync::Arc;
+
+use chronolith_rules::status::{GroupStatus, LastRound};
+use chronolith_service::Service;
+use chronolith_service::metrics::definition::{Metric, Samples};
+use chronolith_service::rules::engine::RuleEngine;
+
+/// Labels of the metrics of one group; `rule_group` is file and name, as in Prometheus.
+const GROUP_LABELS: &[&str] = &["tenant", "rule_group"];
+
+pub(crate) static RULE_GROUPS: &[Metric<Service>] = &[
+    Metric::counters(
+        "chronolith_rule_group_iterations_total",
+        GROUP_LABELS,
+        "Rounds of a group whose time has come: evaluated and missed ones.",
+        |service, samples| {
+            of_groups(service, samples, |group| (group.rounds.evaluated + group.rounds.missed) as f64);
+        },
+    ),
+    Metric::counters(
+        "chronolith_rule_group_iterations_missed_total",
+        GROUP_LABELS,
+        "Rounds of a group that were not evaluated, as the round before took too long.",
+        |service, samples| of_groups(service, samples, |group| group.rounds.missed as f64),
+    ),
+    Metric::counters(
+        "chronolith_rule_group_iterations_caught_up_total",
+        GROUP_LABELS,
+        "Rounds of a group that were evaluated after a start, for times at which the server was down.",
+        |service, samples| of_groups(service, samples, |group| group.rounds.caught_up as f64),
+    ),
+    Metric::counters(
+        "chronolith_rule_group_iterations_lost_total",
+        GROUP_LABELS,
+        "Rounds of a group that were older than rules.catch-up after a start, and are never evaluated.",
+        |service, samples| of_groups(service, samples, |group| group.rounds.lost as f64),
+    ),
+    Metric::gauges(
+        "chronolith_rule_group_interval_seconds",
+        GROUP_LABELS,
+        "Interval of a group.",
+        |service, samples| {
+            of_groups(service, samples, |group| group.group.interval_ms as f64 / 1e3);
+        },
+    ),
+    Metric::gauges(
+        "chronolith_rule_group_last_duration_seconds",
+        GROUP_LABELS,
+        "Duration of the last round of a group.",
+        |service, samples| of_last_round(service, samples, |round| round.duration_ns as f64 / 1e9),
+    ),
+    Metric::gauges(
+        "chronolith_rule_group_last_evaluation_timestamp_seconds",
+        GROUP_LABELS,
+        "Start of the last round of a group, since 1970.",
+        |service, samples| of_last_round(service, samples, |round| round.started_ns as f64 / 1e9),
+    ),
+    Metric::gauges(
+        "chronolith_rule_group_last_evaluation_samples",
+        GROUP_LABELS,
+        "Samples of the results of the last round of a group.",
+        |service, samples| {
+            of_groups(service, samples, |group| {
+                group.rules.iter().map(|rule| rule.sample_count as f64).sum()
+            });
+        },
+    ),
+    Metric::gauges("chronolith_rule_group_rules", GROUP_LABELS, "Rules of a group.", |service, samples| {
+        of_groups(service, samples, |group| group.group.rules().len() as f64);
+    }),
+    Metric::counters(
+        "chronolith_rule_evaluations_total",
+        GROUP_LABELS,
+        "Evaluations of the rules of a group.",
+        |service, samples| of_groups(service, samples, |group| group.evaluations.all as f64),
+    ),
+    Metric::counters(
+        "chronolith_rule_evaluation_failures_total",
+        GROUP_LABELS,
+        "Evaluations of the rules of a group that failed.",
+        |service, samples| of_groups(service, samples, |group| group.evaluations.failed as f64),
+    ),
+];
+
+pub(crate) static RULES: &[Metric<RuleEngine>] = &[
+    Metric::histograms(
+        "chronolith_rule_group_duration_seconds",
+        &[],
+        "Durations of rounds of rule groups.",
+        |engine, samples| samples.push_histogram(&[], &engine.counters.rounds),
+    ),
+    Metric::histograms(
+        "chronolith_rule_evaluation_duration_seconds",
+        &[],
+        "Durations of the evaluation of rules.",
+        |engine, samples| samples.push_histogram(&[], &engine.counters.evaluations),
+    ),
+    Metric::gauge("chronolith_rule_rounds_running", "Rounds of rule groups that run.", |engine| {
+        engine.running_count() as f64
+    }),
+    Metric::counter(
+        "chronolith_rule_rounds_broken_total",
+        "Rounds that ended early, by a stop of the server or a panic.",
+        |engine| engine.counters.broken_rounds.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_rejected_samples_total",
+        "Samples of rules that the store refused.",
+        |engine| engine.counters.rejected_samples.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_state_write_failures_total",
+        "States of rule groups that could not be stored after a round.",
+        |engine| engine.counters.state_write_failures.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_state_damaged_files_total",
+        "Files with the state of a rule group that could not be read at the start.",
+        |engine| engine.counters.damaged_states.as_f64(),
+    ),
+    Metric::gauge(
+        "chronolith_rules_last_reload_successful",
+        "1 if all rule files could be used when they were last read, 0 if the groups before stay.",
+        |engine| f64::from(u8::from(engine.counters.is_reload_ok())),
+    ),
+    Metric::gauge(
+        "chronolith_rules_last_reload_success_timestamp_seconds",
+        "When the rule files in use were read, since 1970.",
+        |engine| engine.counters.reloaded_ms() as f64 / 1e3,
+    ),
+];
+
+fn of_groups(service: &Service, samples: &mut Samples, value: impl Fn(&GroupStatus) -> f64) {
+    for (tenant, status) in service.rules.all() {
+        push(samples, tenant.as_str(), &status, value(&status));
+    }
+}
+
+/// As [`of_groups`], of groups that have had a round.
+fn of_last_round(service: &Service, samples: &mut Samples, value: impl Fn(&LastRound) -> f64) {
+    for (tenant, status) in service.rules.all() {
+        if let Some(round) = &status.last_round {
+            push(samples, tenant.as_str(), &status, value(round));
+        }
+    }
+}
+
+fn push(samples: &mut Samples, tenant: &str, status: &Arc<GroupStatus>, value: f64) {
+    let key = &status.group.key;
+    samples.push(&[tenant, &format!("{};{}", key.file, key.name)], value);
+}

@@ -1,0 +1,76 @@
+//! Rounds of rules: one thread starts those that are due, threads of the pool evaluate them.
+//!
+//! Invariants: a round that panics ends alone, and its group goes on; a stop interrupts rounds before the
+//! store is closed.
+//! Not here: which rounds are due (`service::rules::engine`), evaluation (`service::evaluation::rules`).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_rules::notifier::Alert;
+use chronolith_rules::round::RoundSettings;
+use chronolith_rules::schedule::NS_PER_MS;
+use chronolith_service::evaluation::rules::due_round::DueRound;
+use chronolith_service::evaluation::rules::files::load_rule_files;
+use chronolith_service::evaluation::rules::{take_due, wait};
+
+use super::error::RunError;
+use super::rounds::guarded;
+use super::stop::Stop;
+use crate::options::ExternalUrl;
+use crate::web::Web;
+
+/// Longest wait before the stop and the store are looked at again.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Reads the rule files at the start.
+pub(super) fn read_files(web: &Web) -> Result<(), RunError> {
+    let limits = web.service.limits_of(&web.service.options.rules.tenant).queries.rules;
+    let (files, groups) = load_rule_files(&web.service, &limits).map_err(RunError::Rules)?;
+    if files > 0 {
+        tracing::info!(files, groups, "rule files read");
+    }
+    Ok(())
+}
+
+/// Settings of rounds. Without `--web.external-url`, links have the address that the server listens on.
+pub(super) fn settings(web: &Web, address: SocketAddr) -> RoundSettings {
+    let labels = web.options.notifier.external_labels.iter();
+    let external_labels: BTreeMap<String, String> =
+        labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let external_url = web.options.web.external_url.as_ref().map(ExternalUrl::as_str);
+    RoundSettings {
+        resend_delay_ns: web.service.options.rules.resend_delay_ms.saturating_mul(NS_PER_MS),
+        external_labels,
+        external_url: external_url.map_or_else(|| format!("http://{address}"), str::to_owned),
+    }
+}
+
+/// Starts rounds until the stop.
+pub(super) fn run(web: &Arc<Web>, settings: &RoundSettings, stop: &Stop) {
+    let engine = &web.service.rules.engine;
+    while !engine.is_stopping() && !stop.wait(Duration::ZERO) {
+        guarded(web, "rules", || {
+            for due in take_due(&web.service) {
+                start(web, settings, due);
+            }
+        });
+        wait(&web.service, WAIT_MAX);
+    }
+}
+
+/// Runs a round on a thread of the pool, or here if there is none.
+fn start(web: &Arc<Web>, settings: &RoundSettings, due: DueRound) {
+    let shared = web.clone();
+    let settings = settings.clone();
+    let round = move || {
+        guarded(&shared, "rules", || {
+            due.run(&shared.service, &settings, &|alerts: &[Arc<Alert>]| shared.notifier().send(alerts));
+        });
+    };
+    if let Err(error) = web.service.threads.start(Box::new(round)) {
+        tracing::error!(%error, "no thread for a round of rules");
+    }
+}
