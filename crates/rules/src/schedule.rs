@@ -102,6 +102,7 @@ impl Schedule {
                 next_ns += self.interval_ns;
             }
         }
+        assert!(next_ns >= first_ns, "rounds that are made up follow the last one");
         let lost_count = ((next_ns - first_ns) / self.interval_ns).unsigned_abs();
         CatchUp { next_ns, end_ns, interval_ns: self.interval_ns, lost_count }
     }

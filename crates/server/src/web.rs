@@ -2,7 +2,6 @@
 //! Not here: state of calls (`service`), handlers (`http`), sockets (`serve`).
 
 mod carbon_tls;
-mod status_sink;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +10,12 @@ use chronolith_base::Env;
 use chronolith_service::Service;
 use chronolith_service::access::jwt::providers::FetchReport;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
-use chronolith_service::rules::configured::{ConfiguredLimits, ConfiguredRules};
+use chronolith_service::evaluation::rules::ConfiguredGroups;
+use chronolith_service::rules::configured::{CONFIGURED_BYTES_MAX, ConfiguredOptions, ConfiguredRules};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 pub(crate) use self::carbon_tls::CarbonTls;
-use self::status_sink::StatusSink;
 use crate::connections::Connections;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
@@ -69,10 +68,13 @@ impl Web {
         let configured_rules = ConfiguredRules::new(
             env.clone(),
             &options.service.tsdb.data_dir,
-            service.queries.parser,
-            ConfiguredLimits::default(),
+            ConfiguredOptions {
+                parser: service.queries.parser,
+                defaults: options.service.rules.defaults,
+                bytes_max: CONFIGURED_BYTES_MAX,
+            },
         );
-        configured_rules.set_sink(Arc::new(StatusSink::new(service.clone())));
+        configured_rules.set_sink(Arc::new(ConfiguredGroups(service.clone())));
         Web {
             configured_rules,
             configuration: Configuration { shown, reload },

@@ -1,5 +1,4 @@
 //! Verdicts about the files of `kits/promtool-rules` against the recorded ones of promtool 3.16; coverage.
-#![expect(clippy::disallowed_methods, reason = "reads the files of the table in the repository")]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use std::f64::consts::{LN_2, SQRT_2};
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 /// Exponents of the largest power, and of the smallest one.
-const EXPONENT_MAX: f64 = 1023.999_999_999_999_9;
+const EXPONENT_MAX: f64 = 1_023.999_999_999_999_9;
 const EXPONENT_MIN: f64 = -1074.0;
 
 /// 2 to the power of `x`.

@@ -237,6 +237,7 @@ impl SendQueue {
 
     fn drop_oldest(&mut self) -> usize {
         let count = self.waiting.len().saturating_sub(self.capacity);
+        assert!(self.numbers.len() <= self.waiting.len(), "each number is that of a waiting alert");
         for _ in 0..count {
             self.pop_front();
         }

@@ -95,7 +95,7 @@ pub(super) async fn features(
             .map(|name| (*name, true))
             .chain(EXPERIMENTAL_AGGREGATIONS.map(|name| (name, on.experimental_functions)))
             .collect::<Value>(),
-        "rules": { "concurrent_rule_eval": false, "keep_firing_for": false, "query_offset": false },
+        "rules": { "concurrent_rule_eval": true, "keep_firing_for": true, "query_offset": true },
         "scrape": {
             "extra_scrape_metrics": false,
             "openmetrics2": false,

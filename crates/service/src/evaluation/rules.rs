@@ -10,31 +10,33 @@ mod recording;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::TenantId;
+use chronolith_model::{RuleLimits, TenantId};
 use chronolith_rules::group::Group;
 use chronolith_rules::schedule::NS_PER_MS;
 
 use self::due_round::{DueRound, now_ns, state_files};
+use crate::rules::configured::GroupSink;
 use crate::rules::engine::RunningRounds;
 use crate::rules::group_id::Origin;
 use crate::rules::scheduled::RestoreTimes;
 use crate::service::Service;
 
-/// Replaces all groups of an origin for a tenant. Rules that did not change keep their state; the series of
-/// groups that are gone are marked as stale after two intervals, unless the groups come back.
-///
-/// # Errors
-/// The limit that the groups exceed, with its setting; nothing is replaced.
-pub fn set_groups(
-    service: &Service,
-    tenant: &TenantId,
-    origin: Origin,
-    groups: Vec<Group>,
-) -> Result<(), String> {
-    let limits = service.limits_of(tenant).queries.rules;
-    service.rules.engine.set_groups(tenant, origin, groups, &limits, now_ns(service))
+/// Evaluates groups that clients have configured.
+pub struct ConfiguredGroups(pub Arc<Service>);
+
+impl GroupSink for ConfiguredGroups {
+    fn changed(&self, tenant: &TenantId, groups: Vec<Group>) {
+        // Limits hold when a group is stored; a lower one takes nothing out of use.
+        let limits = RuleLimits { groups_max: 0, group_rules_max: 0, ..RuleLimits::default() };
+        let now_ns = now_ns(&self.0);
+        if let Err(why) = self.0.rules.engine.set_groups(tenant, Origin::Configured, groups, &limits, now_ns)
+        {
+            tracing::error!(%tenant, why, "configured rule groups not used");
+        }
+    }
 }
 
 /// Takes the rounds that are due and have permits. The caller runs each on a thread of its own.

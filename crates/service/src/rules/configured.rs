@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
-use chronolith_model::TenantId;
+use chronolith_model::{RuleLimits, TenantId};
 use chronolith_promql::parser::ParserOptions;
 use chronolith_rules::file::{
     FileLimits, FileOptions, GroupSource, SourcedGroup, UnknownFields, file_yaml, parse_group,
@@ -30,17 +30,10 @@ pub use self::error::ConfigureError;
 use self::files::NamespaceFiles;
 use crate::counter::Counter;
 
-/// Groups of one tenant.
-pub const CONFIGURED_GROUPS_MAX: usize = 10_000;
-/// Rules of one group.
-pub const CONFIGURED_RULES_PER_GROUP_MAX: usize = 10_000;
 /// Bytes of one group as a client sends it.
 pub const CONFIGURED_GROUP_BYTES_MAX: usize = 1 << 20;
 /// Bytes of all files of one tenant.
 pub const CONFIGURED_BYTES_MAX: usize = 16 << 20;
-
-/// Fields that a group does not set.
-const DEFAULTS: GroupDefaults = GroupDefaults { interval_ms: 60_000, query_offset_ms: 0 };
 
 /// Takes the configured groups of a tenant whenever they change.
 pub trait GroupSink: Send + Sync {
@@ -49,25 +42,15 @@ pub trait GroupSink: Send + Sync {
     fn changed(&self, tenant: &TenantId, groups: Vec<Group>);
 }
 
-/// Limits of the groups that clients configure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConfiguredLimits {
-    /// Groups of one tenant.
-    pub groups_max: usize,
-    /// Rules of one group.
-    pub rules_per_group_max: usize,
+/// Settings of the server for groups that clients configure.
+#[derive(Debug, Clone, Copy)]
+pub struct ConfiguredOptions {
+    /// Experimental parts of PromQL that are enabled.
+    pub parser: ParserOptions,
+    /// Fields that a group does not set.
+    pub defaults: GroupDefaults,
     /// Bytes of all files of one tenant.
     pub bytes_max: usize,
-}
-
-impl Default for ConfiguredLimits {
-    fn default() -> ConfiguredLimits {
-        ConfiguredLimits {
-            groups_max: CONFIGURED_GROUPS_MAX,
-            rules_per_group_max: CONFIGURED_RULES_PER_GROUP_MAX,
-            bytes_max: CONFIGURED_BYTES_MAX,
-        }
-    }
 }
 
 /// A group and its texts.
@@ -109,8 +92,7 @@ pub type Namespaces = BTreeMap<String, Arc<Namespace>>;
 /// Groups that clients configure.
 pub struct ConfiguredRules {
     files: NamespaceFiles,
-    parser: ParserOptions,
-    limits: ConfiguredLimits,
+    options: ConfiguredOptions,
     /// Tenants without a namespace are absent.
     tenants: RwLock<BTreeMap<TenantId, Arc<Namespaces>>>,
     /// Held over each change of files and memory, and while the sink takes it.
@@ -122,16 +104,10 @@ pub struct ConfiguredRules {
 impl ConfiguredRules {
     /// No groups; files go below `data_dir`.
     #[must_use]
-    pub fn new(
-        env: Env,
-        data_dir: &Path,
-        parser: ParserOptions,
-        limits: ConfiguredLimits,
-    ) -> ConfiguredRules {
+    pub fn new(env: Env, data_dir: &Path, options: ConfiguredOptions) -> ConfiguredRules {
         ConfiguredRules {
             files: NamespaceFiles::new(env, data_dir),
-            parser,
-            limits,
+            options,
             tenants: RwLock::default(),
             changing: Mutex::default(),
             sink: OnceLock::new(),
@@ -175,12 +151,12 @@ impl ConfiguredRules {
         let bytes = self.files.read(tenant, name);
         let file_bytes = bytes.as_ref().map_or(0, Vec::len);
         let parsed = bytes.map_err(|error| error.to_string()).and_then(|bytes| {
-            let parsed = parse_with_sources(name, &bytes, &self.options(self.limits.bytes_max));
+            let parsed = parse_with_sources(name, &bytes, &self.file_options(self.options.bytes_max));
             parsed.map_err(|errors| error::joined(&errors))
         });
         match parsed {
             Ok(groups) => {
-                let groups = groups.into_iter().map(|one| configured(name, one)).collect();
+                let groups = groups.into_iter().map(|one| self.configured(name, one)).collect();
                 Namespace { groups, file_bytes, damage: None }
             }
             Err(why) => {
@@ -192,11 +168,11 @@ impl ConfiguredRules {
         }
     }
 
-    fn options(&self, bytes_max: usize) -> FileOptions<'static> {
+    fn file_options(&self, bytes_max: usize) -> FileOptions<'static> {
         static TEMPLATES: std::sync::LazyLock<PrometheusTemplates> =
             std::sync::LazyLock::new(PrometheusTemplates::default);
         FileOptions {
-            parser: self.parser,
+            parser: self.options.parser,
             unknown_fields: UnknownFields::Refuse,
             templates: &*TEMPLATES,
             limits: FileLimits { bytes_max, ..FileLimits::default() },
@@ -209,7 +185,8 @@ impl ConfiguredRules {
         self.tenants.read().get(tenant).cloned().unwrap_or_default()
     }
 
-    /// Adds a group in YAML to a namespace, or replaces the one of its name. Returns its name.
+    /// Adds a group in YAML to a namespace, or replaces the one of its name, within `limits` of the tenant.
+    /// Returns its name.
     ///
     /// # Errors
     /// [`ConfigureError`]; nothing has changed then, except that the new state may be there after a restart
@@ -219,13 +196,14 @@ impl ConfiguredRules {
         tenant: &TenantId,
         namespace: &str,
         yaml: &[u8],
+        limits: &RuleLimits,
         is_deleted: impl Fn(&TenantId) -> bool,
     ) -> Result<String, ConfigureError> {
         files::check_name(namespace)?;
-        let parsed = parse_group(namespace, yaml, &self.options(CONFIGURED_GROUP_BYTES_MAX))?;
+        let parsed = parse_group(namespace, yaml, &self.file_options(CONFIGURED_GROUP_BYTES_MAX))?;
         let name = parsed.source.name.clone();
-        self.check_group(&parsed)?;
-        let changed = configured(namespace, parsed);
+        check_group(&parsed, limits)?;
+        let changed = self.configured(namespace, parsed);
         let _alone = self.changing.lock();
         if is_deleted(tenant) {
             return Err(ConfigureError::TenantDeleted);
@@ -243,24 +221,14 @@ impl ConfiguredRules {
                 ConfigureError::check_limit(
                     "rule groups of the tenant",
                     group_count,
-                    self.limits.groups_max,
+                    "rules.groups-max",
+                    limits.groups_max,
                 )?;
                 groups.push(changed);
             }
         }
         self.replace(tenant, namespace, groups)?;
         Ok(name)
-    }
-
-    fn check_group(&self, parsed: &SourcedGroup) -> Result<(), ConfigureError> {
-        let name = &parsed.source.name;
-        let rule_count = parsed.source.rules.len();
-        if rule_count == 0 {
-            let why = format!("invalid rules configuration: rule group '{name}' has no rules");
-            return Err(ConfigureError::Invalid(why));
-        }
-        let what = format!("rules of the group {name:?}");
-        ConfigureError::check_limit(&what, rule_count, self.limits.rules_per_group_max)
     }
 
     /// Removes a group, and with the last one its namespace.
@@ -334,7 +302,13 @@ impl ConfiguredRules {
         namespaces.remove(namespace);
         let yaml = file_yaml(groups.iter().map(|one| &one.source));
         let tenant_bytes = yaml.len() + namespaces.values().map(|one| one.file_bytes).sum::<usize>();
-        ConfigureError::check_limit("bytes of the rules of the tenant", tenant_bytes, self.limits.bytes_max)?;
+        let bytes_max = self.options.bytes_max;
+        ConfigureError::check_limit(
+            "bytes of the rules of the tenant",
+            tenant_bytes,
+            "the server",
+            bytes_max,
+        )?;
         self.check_reads_back(namespace, &yaml, &groups)?;
         self.count_failure(self.files.write(tenant, namespace, yaml.as_bytes()))?;
         let changed = Namespace { groups, file_bytes: yaml.len(), damage: None };
@@ -359,7 +333,8 @@ impl ConfiguredRules {
         yaml: &str,
         groups: &[ConfiguredGroup],
     ) -> Result<(), ConfigureError> {
-        let read = parse_with_sources(namespace, yaml.as_bytes(), &self.options(self.limits.bytes_max))?;
+        let read =
+            parse_with_sources(namespace, yaml.as_bytes(), &self.file_options(self.options.bytes_max))?;
         let is_same = read.iter().map(|one| &one.source).eq(groups.iter().map(|one| &one.source));
         if is_same { Ok(()) } else { Err(ConfigureError::NotPrintable) }
     }
@@ -369,6 +344,11 @@ impl ConfiguredRules {
             self.write_failures.add(1);
         }
         result.map_err(ConfigureError::Io)
+    }
+
+    fn configured(&self, namespace: &str, parsed: SourcedGroup) -> ConfiguredGroup {
+        let group = Group::new(namespace, parsed.entry, self.options.defaults);
+        ConfiguredGroup { source: parsed.source, group }
     }
 
     /// Shows the namespaces of a tenant to readers and to the sink.
@@ -385,8 +365,15 @@ impl ConfiguredRules {
     }
 }
 
-fn configured(namespace: &str, parsed: SourcedGroup) -> ConfiguredGroup {
-    ConfiguredGroup { source: parsed.source, group: Group::new(namespace, parsed.entry, DEFAULTS) }
+fn check_group(parsed: &SourcedGroup, limits: &RuleLimits) -> Result<(), ConfigureError> {
+    let name = &parsed.source.name;
+    let rule_count = parsed.source.rules.len();
+    if rule_count == 0 {
+        let why = format!("invalid rules configuration: rule group '{name}' has no rules");
+        return Err(ConfigureError::Invalid(why));
+    }
+    let what = format!("rules of the group {name:?}");
+    ConfigureError::check_limit(&what, rule_count, "rules.per-group-max", limits.group_rules_max)
 }
 
 fn groups_of(namespaces: &Namespaces) -> Vec<Group> {

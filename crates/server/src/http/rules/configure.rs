@@ -104,12 +104,13 @@ pub(in crate::http) async fn set(State(web): State<Arc<Web>>, request: Request) 
         let store = web.service.lifecycle.store()?.clone();
         let target = Target::of(&request)?;
         let notes = AuditNotes::of(request.extensions());
-        let memory_max = web.service.limits_of(&target.tenant).queries.memory_bytes_max;
-        let memory = web.service.admission.query_memory.of(&target.tenant, memory_max);
+        let limits = web.service.limits_of(&target.tenant).queries;
+        let memory = web.service.admission.query_memory.of(&target.tenant, limits.memory_bytes_max);
         let read = body::read_query(request.into_body(), CONFIGURED_GROUP_BYTES_MAX, &memory.budget).await?;
         let changed = dispatch::run_status(web, move |web| {
             let is_deleted = |tenant: &TenantId| store.tenant_deletions().is_running(tenant);
-            web.configured_rules().set_group(&target.tenant, &target.namespace, &read.bytes, is_deleted)
+            let Target { tenant, namespace, .. } = &target;
+            web.configured_rules().set_group(tenant, namespace, &read.bytes, &limits.rules, is_deleted)
         });
         notes.set_count("group", changed.await??);
         Ok(accepted())

@@ -14,12 +14,14 @@ pub enum ConfigureError {
     #[error("{0}")]
     Invalid(String),
     /// A limit.
-    #[error("{what}: {count}, the limit is {limit}")]
+    #[error("{what}: {count}, and {setting} allows {limit}")]
     Limit {
         /// Name of the limited quantity.
         what: String,
         /// The count after the change.
         count: usize,
+        /// The setting with the limit.
+        setting: &'static str,
         /// The limit.
         limit: usize,
     },
@@ -44,11 +46,16 @@ pub enum ConfigureError {
 }
 
 impl ConfigureError {
-    /// Checks a count against its limit.
-    pub(super) fn check_limit(what: &str, count: usize, limit: usize) -> Result<(), ConfigureError> {
-        match count <= limit {
+    /// Checks a count against its limit; 0 is no limit.
+    pub(super) fn check_limit(
+        what: &str,
+        count: usize,
+        setting: &'static str,
+        limit: usize,
+    ) -> Result<(), ConfigureError> {
+        match limit == 0 || count <= limit {
             true => Ok(()),
-            false => Err(ConfigureError::Limit { what: what.to_owned(), count, limit }),
+            false => Err(ConfigureError::Limit { what: what.to_owned(), count, setting, limit }),
         }
     }
 }

@@ -5,6 +5,15 @@ use chronolith_base::{Disk as _, MemDisk};
 use super::*;
 
 const NOW_MS: i64 = 1_700_000_000_000;
+const OPTIONS: ConfiguredOptions = ConfiguredOptions {
+    parser: ParserOptions {
+        experimental_functions: false,
+        binop_fill_modifiers: false,
+        unquoted_utf8_names: false,
+    },
+    defaults: GroupDefaults { interval_ms: 60_000, query_offset_ms: 0 },
+    bytes_max: CONFIGURED_BYTES_MAX,
+};
 
 /// Names of the groups of each call of a sink.
 #[derive(Default)]
@@ -23,6 +32,7 @@ struct Fixture {
     disk: Arc<MemDisk>,
     rules: ConfiguredRules,
     sink: Arc<Recorded>,
+    limits: RuleLimits,
 }
 
 fn tenant(name: &str) -> TenantId {
@@ -36,24 +46,24 @@ fn group(name: &str, expr: &str) -> String {
 impl Fixture {
     fn new() -> Fixture {
         let (env, _clock, disk) = Env::fake(NOW_MS, 1);
-        Fixture::over(env, disk, ConfiguredLimits::default())
+        Fixture::over(env, disk, OPTIONS, RuleLimits::default())
     }
 
-    fn over(env: Env, disk: Arc<MemDisk>, limits: ConfiguredLimits) -> Fixture {
-        let rules = ConfiguredRules::new(env.clone(), Path::new("/data"), ParserOptions::default(), limits);
+    fn over(env: Env, disk: Arc<MemDisk>, options: ConfiguredOptions, limits: RuleLimits) -> Fixture {
+        let rules = ConfiguredRules::new(env.clone(), Path::new("/data"), options);
         let sink = Arc::new(Recorded::default());
         rules.set_sink(sink.clone());
         rules.load(|_| false);
-        Fixture { env, disk, rules, sink }
+        Fixture { env, disk, rules, sink, limits }
     }
 
     /// The state after another start.
     fn restarted(&self) -> Fixture {
-        Fixture::over(self.env.clone(), self.disk.clone(), self.rules.limits)
+        Fixture::over(self.env.clone(), self.disk.clone(), self.rules.options, self.limits)
     }
 
     fn set(&self, name: &str, namespace: &str, yaml: &str) -> Result<String, ConfigureError> {
-        self.rules.set_group(&tenant(name), namespace, yaml.as_bytes(), |_| false)
+        self.rules.set_group(&tenant(name), namespace, yaml.as_bytes(), &self.limits, |_| false)
     }
 
     /// Groups with their expressions, of a tenant.
@@ -207,23 +217,26 @@ fn wrong_groups_are_refused_with_line_and_column() {
 #[test]
 fn each_limit_is_named() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);
-    let limits = ConfiguredLimits { groups_max: 2, rules_per_group_max: 2, bytes_max: 400 };
-    let fixture = Fixture::over(env, disk, limits);
+    let limits = RuleLimits { groups_max: 2, group_rules_max: 2, ..RuleLimits::default() };
+    let fixture = Fixture::over(env, disk, ConfiguredOptions { bytes_max: 400, ..OPTIONS }, limits);
     let error = |result: Result<String, ConfigureError>| result.expect_err("a limit").to_string();
     let three = format!("name: g\nrules: [{}]", "{record: a, expr: b},".repeat(3));
-    assert_eq!(error(fixture.set("t", "a", &three)), "rules of the group \"g\": 3, the limit is 2");
+    assert_eq!(
+        error(fixture.set("t", "a", &three)),
+        "rules of the group \"g\": 3, and rules.per-group-max allows 2"
+    );
     let long = group("g", "aaa+aaa+".repeat(100).trim_end_matches('+'));
     assert!(error(fixture.set("t", "a", &long)).starts_with("bytes of the rules of the tenant: 8"));
     fixture.set("t", "a", &group("one", "x")).expect("set");
     fixture.set("t", "b", &group("two", "x")).expect("set");
     assert_eq!(
         error(fixture.set("t", "b", &group("three", "x"))),
-        "rule groups of the tenant: 3, the limit is 2"
+        "rule groups of the tenant: 3, and rules.groups-max allows 2"
     );
     fixture.set("t", "b", &group("two", "y")).expect("a group in place of one");
     fixture.set("other", "b", &group("two", "y")).expect("another tenant");
     let big = vec![b' '; CONFIGURED_GROUP_BYTES_MAX + 1];
-    let result = fixture.rules.set_group(&tenant("t"), "a", &big, |_| false);
+    let result = fixture.rules.set_group(&tenant("t"), "a", &big, &fixture.limits, |_| false);
     assert_eq!(error(result), "1:1: file has 1048577 bytes, at most 1048576 are allowed");
 }
 
@@ -237,7 +250,8 @@ fn rules_of_a_deleted_tenant_are_gone() {
     fixture.rules.delete_tenant(&tenant("t")).expect("deleted again");
     assert!(fixture.shown("t").is_empty());
     assert_eq!(fixture.sink.0.lock()[2..], ["t ", "t "]);
-    let refused = fixture.rules.set_group(&tenant("t"), "a", group("one", "x").as_bytes(), |_| true);
+    let yaml = group("one", "x");
+    let refused = fixture.rules.set_group(&tenant("t"), "a", yaml.as_bytes(), &fixture.limits, |_| true);
     assert_eq!(refused.expect_err("marked").to_string(), "the tenant is being deleted");
     fixture.disk.crash();
     let restarted = fixture.restarted();
@@ -250,9 +264,7 @@ fn rules_of_a_deleted_tenant_are_gone() {
 fn a_start_removes_the_rules_of_a_tenant_that_is_being_deleted() {
     let fixture = Fixture::new();
     fixture.set("t", "a", &group("one", "x")).expect("set");
-    let limits = ConfiguredLimits::default();
-    let rules =
-        ConfiguredRules::new(fixture.env.clone(), Path::new("/data"), ParserOptions::default(), limits);
+    let rules = ConfiguredRules::new(fixture.env.clone(), Path::new("/data"), OPTIONS);
     rules.load(|_| true);
     assert_eq!(rules.group_count(), 0);
     assert!(fixture.restarted().shown("t").is_empty());
