@@ -13,7 +13,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "rules.files",
         "",
         Form::List("PATTERN"),
-        "Prometheus rule files whose rules are evaluated, read again by a reload; *, ? and [...] in paths, several separated by commas",
+        "Prometheus rule files whose rules are evaluated, read again by a reload; patterns may have *, ? and [...], and are separated by commas",
         |s, v| {
             s.server.service.rules.files = items(v).map(PathBuf::from).collect();
             Ok(())

@@ -303,12 +303,7 @@ impl ConfiguredRules {
         let yaml = file_yaml(groups.iter().map(|one| &one.source));
         let tenant_bytes = yaml.len() + namespaces.values().map(|one| one.file_bytes).sum::<usize>();
         let bytes_max = self.options.bytes_max;
-        ConfigureError::check_limit(
-            "bytes of the rules of the tenant",
-            tenant_bytes,
-            "the server",
-            bytes_max,
-        )?;
+        ConfigureError::check_limit("bytes of the rules of the tenant", tenant_bytes, "", bytes_max)?;
         self.check_reads_back(namespace, &yaml, &groups)?;
         self.count_failure(self.files.write(tenant, namespace, yaml.as_bytes()))?;
         let changed = Namespace { groups, file_bytes: yaml.len(), damage: None };

@@ -11,12 +11,12 @@ pub(super) const ROUTES: &[Route] = &[
         .on(Methods::Get, Scope::ReadRules, Shows::AllSeries, Effect::Reads, handler!(rules::rules))
         .takes(
             "type rule_name[] rule_group[] file[] match[] exclude_alerts group_limit group_next_token \
-             @tenant",
+             extended @tenant",
         )
         .details(
             "rule groups with the last evaluation of each rule, as in Prometheus: `type` (alert, record), \
                   `rule_name[]`, `rule_group[]`, `file[]`, `match[]` (labels of rules), `exclude_alerts`, \
-                  `group_limit`, `group_next_token`. Refused for a principal with `matchers`",
+                  `group_limit`, `group_next_token`; `extended` (1) adds counts of rounds and samples. Refused for a principal with `matchers`",
         ),
     Route::new(&["/api/v1/alerts"], "pending and firing alerts")
         .on(Methods::Get, Scope::ReadRules, Shows::SeriesOfTenant, Effect::Reads, handler!(rules::alerts))

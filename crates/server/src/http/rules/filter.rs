@@ -26,6 +26,7 @@ pub(super) struct RuleFilter {
     /// A rule is listed if all matchers of one selector match its labels.
     selectors: Vec<Vec<Matcher>>,
     excludes_alerts: bool,
+    is_extended: bool,
     group_limit: Option<usize>,
     /// Token of the first group.
     first_token: Option<String>,
@@ -35,6 +36,8 @@ pub(super) struct RuleFilter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) alerts: bool,
+    /// Counts of rounds and samples, which Prometheus does not show.
+    pub(super) counts: bool,
 }
 
 /// A group with the indices of its listed rules.
@@ -67,13 +70,14 @@ impl RuleFilter {
             files: set("file[]"),
             selectors,
             excludes_alerts,
+            is_extended: params.get("extended") == Some("1"),
             group_limit,
             first_token: params.get("group_next_token").map(str::to_owned),
         })
     }
 
     pub(super) fn shown(&self) -> Shown {
-        Shown { alerts: !self.excludes_alerts }
+        Shown { alerts: !self.excludes_alerts, counts: self.is_extended }
     }
 
     /// Returns the listed groups of one page of `groups`.

@@ -9,7 +9,7 @@ use chronolith_base::utc::rfc3339_ns;
 use chronolith_model::{Labels, ReadContext};
 use chronolith_rules::alert::{Alert, AlertState};
 use chronolith_rules::rule::{Alerting, Rule};
-use chronolith_rules::status::{Health, LastRound, RuleStatus};
+use chronolith_rules::status::{Health, LastRound, RoundCounts, RuleStatus};
 
 use super::filter::{ListedGroup, Shown};
 use crate::http::error::ApiError;
@@ -66,7 +66,7 @@ fn put_group(
         is_first = false;
         match rule.alerting() {
             Some(alerting) => put_alerting(printer, rule, alerting, rule_status, shown, ctx)?,
-            None => put_recording(&mut printer.out, rule, rule_status),
+            None => put_recording(&mut printer.out, rule, rule_status, shown),
         }
         printer.settle(ctx)?;
     }
@@ -79,6 +79,12 @@ fn put_group(
         status.last_round.map_or(0.0, |round| seconds(round.duration_ns)),
     );
     put_time(out, ",\"lastEvaluation\":", status.last_round.map(|LastRound { started_ns, .. }| started_ns));
+    if shown.counts {
+        let RoundCounts { missed, caught_up, lost, repaired, .. } = status.rounds;
+        let missed_and_caught_up = format_args!(",\"missedRounds\":{missed},\"caughtUpRounds\":{caught_up}");
+        json::put_display(out, missed_and_caught_up);
+        json::put_display(out, format_args!(",\"lostRounds\":{lost},\"repairedRounds\":{repaired}"));
+    }
     out.push(b'}');
     Ok(())
 }
@@ -105,7 +111,7 @@ fn put_alerting(
     } else {
         out.extend_from_slice(b"null");
     }
-    put_evaluation(&mut printer.out, status);
+    put_evaluation(&mut printer.out, status, shown);
     printer.out.extend_from_slice(b",\"type\":\"alerting\"}");
     Ok(())
 }
@@ -118,21 +124,24 @@ fn state_of(status: &RuleStatus) -> &'static str {
     }
 }
 
-fn put_recording(out: &mut Vec<u8>, rule: &Rule, status: &RuleStatus) {
+fn put_recording(out: &mut Vec<u8>, rule: &Rule, status: &RuleStatus, shown: Shown) {
     put_text(out, "{\"name\":", &rule.name);
     put_text(out, ",\"query\":", &rule.query);
     put_map(out, ",\"labels\":", &rule.labels);
-    put_evaluation(out, status);
+    put_evaluation(out, status, shown);
     out.extend_from_slice(b",\"type\":\"recording\"}");
 }
 
-fn put_evaluation(out: &mut Vec<u8>, status: &RuleStatus) {
+fn put_evaluation(out: &mut Vec<u8>, status: &RuleStatus, shown: Shown) {
     put_text(out, ",\"health\":", status.health.as_str());
     if let Health::Err(error) = &status.health {
         put_text(out, ",\"lastError\":", error);
     }
     put_number(out, ",\"evaluationTime\":", seconds(status.duration_ns));
     put_time(out, ",\"lastEvaluation\":", status.evaluated_ns);
+    if shown.counts {
+        json::put_display(out, format_args!(",\"samples\":{}", status.sample_count));
+    }
 }
 
 /// Appends a list of alerts.

@@ -12,7 +12,7 @@ use chronolith_rules::alert::{Alert, AlertState, Alerts};
 use chronolith_rules::file::{self, FileLimits, FileOptions, UnknownFields};
 use chronolith_rules::group::{Group, GroupDefaults};
 use chronolith_rules::prometheus_templates::PrometheusTemplates;
-use chronolith_rules::status::{GroupStatus, Health, LastRound, RuleStatus};
+use chronolith_rules::status::{GroupStatus, Health, LastRound, RoundCounts, RuleStatus};
 use serde_json::Value;
 
 use crate::http::tests::access::{entry, guarded, send};
@@ -141,6 +141,22 @@ async fn answers_equal_those_of_prometheus_byte_for_byte() {
         compared_count += 1;
     }
     assert_eq!(compared_count, 17);
+}
+
+#[tokio::test]
+async fn extended_answers_have_counts_besides() {
+    let server = Fixture::ready();
+    put_recorded(&server, &TenantId::anonymous());
+    let mut status = GroupStatus::clone(&server.web.service.rules.groups(&TenantId::anonymous())[0]);
+    status.rounds = RoundCounts { evaluated: 9, missed: 1, caught_up: 2, lost: 3, repaired: 4 };
+    status.rules[0].sample_count = 7;
+    server.web.service.rules.put(&TenantId::anonymous(), Arc::new(status));
+    let group = server.get("/api/v1/rules?extended=1").await.json()["data"]["groups"][0].clone();
+    let counts = ["missedRounds", "caughtUpRounds", "lostRounds", "repairedRounds"].map(|name| &group[name]);
+    assert_eq!(counts, [1, 2, 3, 4]);
+    assert_eq!(group["rules"][0]["samples"], 7);
+    let plain = server.get("/api/v1/rules").await.text;
+    assert!(!plain.contains("Rounds") && !plain.contains("samples"), "{plain}");
 }
 
 /// Covers filters that leave groups out between two pages.

@@ -14,13 +14,13 @@ pub enum ConfigureError {
     #[error("{0}")]
     Invalid(String),
     /// A limit.
-    #[error("{what}: {count}, and {setting} allows {limit}")]
+    #[error("{what}: {count}, {} {limit}", allowed_by(setting))]
     Limit {
         /// Name of the limited quantity.
         what: String,
         /// The count after the change.
         count: usize,
-        /// The setting with the limit.
+        /// The setting with the limit; empty if it is fixed.
         setting: &'static str,
         /// The limit.
         limit: usize,
@@ -43,6 +43,10 @@ pub enum ConfigureError {
     /// The disk failed.
     #[error("rules cannot be stored: {0}")]
     Io(io::Error),
+}
+
+fn allowed_by(setting: &str) -> String {
+    if setting.is_empty() { "the limit is".to_owned() } else { format!("and {setting} allows") }
 }
 
 impl ConfigureError {

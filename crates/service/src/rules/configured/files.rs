@@ -105,7 +105,7 @@ pub(super) fn check_name(namespace: &str) -> Result<(), ConfigureError> {
     ConfigureError::check_limit(
         "bytes of the encoded name of the namespace",
         encoded(namespace).len(),
-        "the server",
+        "",
         ENCODED_NAME_BYTES_MAX,
     )
 }
