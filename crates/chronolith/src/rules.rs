@@ -6,7 +6,6 @@
 
 mod check;
 mod coverage;
-mod glob;
 mod junit;
 mod options;
 mod storage;

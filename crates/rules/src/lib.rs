@@ -2,12 +2,13 @@
 //!
 //! Invariants: evaluation and storage are reached through traits, so a round is a pure function of its state,
 //! its time and their answers.
-//! Not here: threads, HTTP, files on disk, storage (the caller implements the traits).
+//! Not here: threads, HTTP, reading of files, storage (the caller implements the traits).
 
 pub mod alert;
 mod document;
 mod faults;
 pub mod file;
+pub mod glob;
 pub mod group;
 pub mod lint;
 pub mod notifier;

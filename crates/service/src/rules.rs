@@ -16,7 +16,6 @@ mod statuses;
 use std::sync::Arc;
 
 use chronolith_model::TenantId;
-use chronolith_rules::group::GroupKey;
 use chronolith_rules::status::GroupStatus;
 
 /// Groups with their status. Readers never wait for a round.
@@ -42,10 +41,5 @@ impl RuleStatuses {
     /// Adds a group, or replaces its status.
     pub fn put(&self, tenant: &TenantId, status: Arc<GroupStatus>) {
         self.engine.statuses.put(tenant, status);
-    }
-
-    /// Removes a group.
-    pub fn remove(&self, tenant: &TenantId, key: &GroupKey) {
-        self.engine.statuses.remove(tenant, key);
     }
 }

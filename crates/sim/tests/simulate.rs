@@ -16,16 +16,21 @@ const THREAD_COUNT: u64 = 2;
 /// Operations before a merge. The first seeds of a release are the same.
 const OPS_DEFAULT: u64 = 150_000;
 
-/// Operations as asked for, and true before a release.
-fn ops() -> (u64, bool) {
+/// Operations from which on a run is for a release.
+const OPS_OF_RELEASE: u64 = 1_000_000;
+
+fn ops() -> u64 {
     let asked = std::env::var("CHRONOLITH_SIM_OPS").ok().map(|ops| ops.parse().expect("a number"));
-    let ops = asked.unwrap_or(OPS_DEFAULT);
-    (ops, ops >= 1_000_000)
+    asked.unwrap_or(OPS_DEFAULT)
+}
+
+fn is_release() -> bool {
+    ops() >= OPS_OF_RELEASE
 }
 
 #[test]
 fn operations_match_the_ledger() {
-    let (ops, _) = ops();
+    let ops = ops();
     let budget = Budget { ops: ops / THREAD_COUNT, seed_ops: 50_000 };
     let sum = std::thread::scope(|scope| {
         let run = |thread: u64| {
@@ -54,9 +59,9 @@ fn operations_match_the_ledger() {
 
 #[test]
 fn every_disk_operation_is_a_crash_point() {
-    let (_, is_release) = ops();
-    // Twice the operations have four times the crash points and operations after them.
-    let (op_count, points_min) = if is_release { (22, 500) } else { (16, 300) };
+    // The cost is quadratic: each crash point is followed by the rest of the operations.
+    let op_count = if is_release() { 22 } else { 16 };
+    let points_min = if is_release() { 500 } else { 300 };
     let point_count = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for seed in 0..THREAD_COUNT {
@@ -73,8 +78,8 @@ fn every_disk_operation_is_a_crash_point() {
 
 #[test]
 fn concurrent_writers_read_their_acknowledged_samples() {
-    let (_, is_release) = ops();
-    for seed in 1..if is_release { 4 } else { 3 } {
+    let seed_end = if is_release() { 4 } else { 3 };
+    for seed in 1..seed_end {
         match run_concurrent(seed, 6) {
             Ok(tally) => assert!(tally.samples > 10_000 && tally.starts == 6, "seed {seed}: {tally:?}"),
             Err(failure) => panic!("{failure}"),

@@ -12,6 +12,7 @@ use chronolith_base::Env;
 use chronolith_base::utc::rfc3339_seconds;
 use chronolith_model::SearchRegex;
 use chronolith_rules::file::{FileError, FileOptions};
+use chronolith_rules::glob;
 use chronolith_rules::prometheus_templates::PrometheusTemplates;
 use chronolith_rules::unit_test::coverage::Coverage;
 use chronolith_rules::unit_test::{self, Test, TestContext, TestFile, TestedGroup, order_groups};
@@ -21,10 +22,10 @@ use crate::args::value;
 use crate::log;
 use crate::query::print;
 
+use super::coverage;
 use super::junit::{Case, Report, Suite};
 use super::options::{features, file_options, files, read_rule_file};
 use super::storage::StorageInMemory;
-use super::{coverage, glob};
 
 pub(super) fn command() -> Command {
     let files = Arg::new("files").required(true).value_name("FILE").action(ArgAction::Append).num_args(1..);

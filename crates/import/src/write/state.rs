@@ -137,13 +137,6 @@ fn write_state(env: &Env, path: &Path, state: &ImportState) -> Result<(), BlockE
 
 /// Creates `dir` durably.
 pub(crate) fn make_dir(env: &Env, dir: &Path) -> Result<(), ImportError> {
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |error| ImportError::Io { path, error }
-    };
-    env.disk.create_dir_all(dir).map_err(io(dir))?;
-    match dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => env.disk.sync_dir(parent).map_err(io(parent)),
-        None => Ok(()),
-    }
+    let failed = |error| ImportError::Io { path: dir.to_owned(), error };
+    chronolith_base::disk::make_dir(&*env.disk, dir).map_err(failed)
 }

@@ -133,11 +133,7 @@ fn reopen_files(web: &Web, limits: &TenantLimits) -> Result<(), String> {
     web.service.audit.open(&*web.service.env.disk)?;
     web.service.queries.log.open(&*web.service.env.disk)?;
     web.service.read_rules()?;
-    let (files, groups) = load_rule_files(&web.service, &limits.queries.rules)?;
-    if files > 0 {
-        tracing::info!(files, groups, "rule files read");
-    }
-    Ok(())
+    load_rule_files(&web.service, &limits.queries.rules)
 }
 
 pub(super) async fn metrics(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response<Body> {

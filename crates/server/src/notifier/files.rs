@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
+use chronolith_rules::glob;
 use chronolith_rules::notifier::config::{Auth, FILE_BYTES_MAX, HeaderValue, HttpOptions, Source};
-use chronolith_rules::notifier::discovery::is_glob_match;
 
 /// Content of files by path. It has no `Debug`: it may be secret.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(super) fn matching_paths(pattern: &Path, disk: &dyn Disk) -> Vec<PathBuf> {
     };
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     let entries = disk.list(dir).unwrap_or_default();
-    let is_match = |name_of_entry: &str| is_glob_match(name, name_of_entry);
+    let is_match = |name_of_entry: &str| glob::matches(name, name_of_entry) == Ok(true);
     let files = entries.into_iter().filter(|entry| !entry.is_dir && is_match(&entry.name));
     files.map(|entry| dir.join(entry.name)).collect()
 }

@@ -28,11 +28,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Reads the rule files at the start.
 pub(super) fn read_files(web: &Web) -> Result<(), RunError> {
     let limits = web.service.limits_of(&web.service.options.rules.tenant).queries.rules;
-    let (files, groups) = load_rule_files(&web.service, &limits).map_err(RunError::Rules)?;
-    if files > 0 {
-        tracing::info!(files, groups, "rule files read");
-    }
-    Ok(())
+    load_rule_files(&web.service, &limits).map_err(RunError::Rules)
 }
 
 /// Settings of rounds. Without `--web.external-url`, links have the address that the server listens on.
@@ -61,16 +57,32 @@ pub(super) fn run(web: &Arc<Web>, settings: &RoundSettings, stop: &Stop) {
     }
 }
 
-/// Runs a round on a thread of the pool, or here if there is none.
+/// A round for a thread of the pool. The pool drops it if it cannot start one.
+struct Handed {
+    web: Arc<Web>,
+    due: Option<DueRound>,
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        if let Some(due) = self.due.take() {
+            due.give_up(&self.web.service);
+        }
+    }
+}
+
+/// Runs a round on a thread of the pool. Without a thread, the group goes on with its next round.
 fn start(web: &Arc<Web>, settings: &RoundSettings, due: DueRound) {
-    let shared = web.clone();
+    let mut handed = Handed { web: web.clone(), due: Some(due) };
     let settings = settings.clone();
     let round = move || {
-        guarded(&shared, "rules", || {
-            due.run(&shared.service, &settings, &|alerts: &[Arc<Alert>]| shared.notifier().send(alerts));
+        let Some(due) = handed.due.take() else { return };
+        let web = &handed.web;
+        guarded(web, "rules", || {
+            due.run(&web.service, &settings, &|alerts: &[Arc<Alert>]| web.notifier().send(alerts));
         });
     };
     if let Err(error) = web.service.threads.start(Box::new(round)) {
-        tracing::error!(%error, "no thread for a round of rules");
+        tracing::error!(%error, "no thread for a round of rules, its group goes on with the next one");
     }
 }

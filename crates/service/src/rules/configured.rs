@@ -245,7 +245,7 @@ impl ConfiguredRules {
         if rest.is_empty() { self.remove(tenant, namespace) } else { self.replace(tenant, namespace, rest) }
     }
 
-    /// Removes a namespace with all of its groups, be it damaged.
+    /// Removes a namespace with all of its groups, also if its file is damaged.
     ///
     /// # Errors
     /// As [`ConfiguredRules::set_group`].

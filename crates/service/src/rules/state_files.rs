@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
-use chronolith_model::TenantId;
+use chronolith_base::disk::make_dir;
 use chronolith_rules::group::GroupKey;
 use chronolith_rules::round::{StateFile, StateStore, StoredGroup};
 use chronolith_rules::schedule;
@@ -42,16 +42,12 @@ pub struct GroupFile<'a> {
 }
 
 impl StateFiles<'_> {
-    fn dirs_of(&self, origin: Origin, tenant: &TenantId) -> [PathBuf; 3] {
-        let all = self.data_dir.join(DIR);
-        let of_origin = all.join(origin.as_str());
-        let of_tenant = of_origin.join(tenant.as_str());
-        [all, of_origin, of_tenant]
+    fn dir(&self, id: &GroupId) -> PathBuf {
+        self.data_dir.join(DIR).join(id.origin.as_str()).join(id.tenant.as_str())
     }
 
     fn path(&self, id: &GroupId) -> PathBuf {
-        let [_, _, dir] = self.dirs_of(id.origin, &id.tenant);
-        dir.join(format!("{:016x}.{EXTENSION}", schedule::hash(&id.key)))
+        self.dir(id).join(format!("{:016x}.{EXTENSION}", schedule::hash(&id.key)))
     }
 
     /// Reads the state of a group; `None` if there is none. A file that cannot be read is counted and logged.
@@ -76,12 +72,9 @@ impl StateFiles<'_> {
     }
 
     fn save(&self, id: &GroupId, state: &StoredGroup) -> io::Result<()> {
-        let dirs = self.dirs_of(id.origin, &id.tenant);
-        if !self.disk.exists(&dirs[2]) {
-            self.disk.create_dir_all(&dirs[2])?;
-            self.disk.sync_dir(self.data_dir)?;
-            self.disk.sync_dir(&dirs[0])?;
-            self.disk.sync_dir(&dirs[1])?;
+        let dir = self.dir(id);
+        if !self.disk.exists(&dir) {
+            make_dir(self.disk, &dir)?;
         }
         let file = StateFile { tenant: id.tenant.as_str().to_owned(), state: state.clone() };
         self.disk.write_atomic(&self.path(id), &file.encode())

@@ -29,16 +29,39 @@ use crate::service::Service;
 /// Work that has been taken from the engine.
 pub struct DueRound(pub(super) TakenWork);
 
-/// Gives the state of a group back; without one the round broke.
+/// Gives a group back to the engine, also after a panic.
 struct GiveBack<'a> {
     service: &'a Service,
     id: &'a GroupId,
-    ended: Option<(ActiveGroup, GroupStatus)>,
+    ending: Ending,
+}
+
+/// End of the work on a group.
+enum Ending {
+    /// The work did not end: its state is read again.
+    Broken,
+    /// State and status after a round.
+    Round(Box<(ActiveGroup, GroupStatus)>),
+    /// The series of the removed group are marked as stale.
+    Removed,
+}
+
+impl<'a> GiveBack<'a> {
+    fn new(service: &'a Service, id: &'a GroupId) -> GiveBack<'a> {
+        GiveBack { service, id, ending: Ending::Broken }
+    }
 }
 
 impl Drop for GiveBack<'_> {
     fn drop(&mut self) {
-        self.service.rules.engine.finish(self.id, self.ended.take(), now_ns(self.service));
+        let GiveBack { service, id, .. } = *self;
+        let engine = &service.rules.engine;
+        let now_ns = now_ns(service);
+        match std::mem::replace(&mut self.ending, Ending::Broken) {
+            Ending::Broken => engine.finish(id, None, now_ns),
+            Ending::Round(ended) => engine.finish(id, Some(*ended), now_ns),
+            Ending::Removed => engine.finish_removed(id, state_files(service), now_ns),
+        }
     }
 }
 
@@ -59,6 +82,11 @@ impl DueRound {
         }
     }
 
+    /// Gives the work up, as there is no thread for it. The group goes on with its next round.
+    pub fn give_up(self, service: &Service) {
+        drop(GiveBack::new(service, &self.0.id));
+    }
+
     fn run_round(
         self,
         plan: RoundPlan,
@@ -67,7 +95,7 @@ impl DueRound {
         send: &dyn Fn(&[Arc<Alert>]),
     ) {
         let TakenWork { id, mut active, .. } = self.0;
-        let mut give_back = GiveBack { service, id: &id, ended: None };
+        let mut give_back = GiveBack::new(service, &id);
         let Some(before) = service.rules.engine.status_of(&id) else { return };
         let Some(mut ended) = evaluate(service, &id, &mut active, plan, settings) else { return };
         let notifications = std::mem::take(&mut ended.report.notifications);
@@ -75,7 +103,7 @@ impl DueRound {
         let status = status_after(&before, &active, plan, &ended);
         count(service, &status, &ended);
         log_failures(&id, &group, &ended.report);
-        give_back.ended = Some((active, status));
+        give_back.ending = Ending::Round(Box::new((active, status)));
         drop(give_back);
         let alert = |notification| Arc::new(alert_of(&group, notification, &settings.external_url));
         let alerts: Vec<Arc<Alert>> = notifications.into_iter().map(alert).collect();
@@ -87,6 +115,7 @@ impl DueRound {
     /// Marks the series of a removed group as stale at the time of its removal, as Prometheus does.
     fn mark_stale(self, removed_ns: i64, service: &Service) {
         let TakenWork { id, active, .. } = self.0;
+        let mut give_back = GiveBack::new(service, &id);
         let time_ms = active.sample_time_ms(removed_ns);
         let identity = Identity::internal(&id.tenant);
         let marker = |labels: Labels| RuleSample { labels, time_ms, value: SampleValue::Stale };
@@ -97,7 +126,7 @@ impl DueRound {
             let GroupKey { file, name } = &id.key;
             tracing::warn!(file, group = name, error, "series of a removed rule group not marked as stale");
         }
-        service.rules.engine.finish_removed(&id, state_files(service), now_ns(service));
+        give_back.ending = Ending::Removed;
     }
 }
 
@@ -199,8 +228,14 @@ fn log_failures(id: &GroupId, group: &Group, report: &RoundReport) {
             tracing::warn!(%tenant, file = key.file, group = key.name, rule = rule.name, error, "rule failed");
         }
         if let Some(error) = &outcome.template_error {
-            let text = "template of an alert failed";
-            tracing::warn!(%tenant, file = key.file, group = key.name, rule = rule.name, error, "{text}");
+            tracing::warn!(
+                %tenant,
+                file = key.file,
+                group = key.name,
+                rule = rule.name,
+                error,
+                "template of an alert failed"
+            );
         }
     }
     if let Some(error) = &report.state_error {

@@ -4,14 +4,14 @@
 //! Not here: the format of a file (`chronolith_rules::file`).
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use chronolith_base::Disk;
 use chronolith_model::RuleLimits;
 use chronolith_promql::parser::ParserOptions;
 use chronolith_rules::file::{self, FileLimits, FileOptions, UnknownFields};
+use chronolith_rules::glob;
 use chronolith_rules::group::Group;
-use chronolith_rules::notifier::discovery::is_glob_match;
 use chronolith_rules::prometheus_templates::PrometheusTemplates;
 
 use super::due_round::now_ns;
@@ -24,8 +24,6 @@ use crate::service::Service;
 
 /// Errors of files that the text of a failed reading has.
 const ERRORS_MAX: usize = 20;
-/// Characters that make a part of a path a pattern.
-const PATTERN_CHARACTERS: [char; 3] = ['*', '?', '['];
 
 /// Groups of all rule files.
 struct LoadedRules {
@@ -35,17 +33,21 @@ struct LoadedRules {
 }
 
 /// Reads all rule files and uses their groups, within `limits` of their tenant. A failure leaves the groups
-/// in use as they are. Returns the number of files and of groups.
+/// in use as they are.
 ///
 /// # Errors
 /// The text for the operator: files with lines and columns, or a limit.
-pub fn load_rule_files(service: &Service, limits: &RuleLimits) -> Result<(usize, usize), String> {
+pub fn load_rule_files(service: &Service, limits: &RuleLimits) -> Result<(), String> {
     let engine = &service.rules.engine;
     let read = read_rule_files(&service.options, &*service.env.disk).and_then(|read| {
-        let counts = (read.file_count, read.groups.len());
+        let LoadedRules { file_count: files, groups } = read;
+        let group_count = groups.len();
         let tenant = &service.options.rules.tenant;
-        let set = engine.set_groups(tenant, Origin::Files, read.groups, limits, now_ns(service));
-        set.map(|()| counts)
+        engine.set_groups(tenant, Origin::Files, groups, limits, now_ns(service))?;
+        if files > 0 {
+            tracing::info!(files, groups = group_count, "rule files read");
+        }
+        Ok(())
     });
     engine.counters.note_reload(read.is_ok(), service.env.clock.now_ms());
     read
@@ -73,10 +75,9 @@ fn read_rule_files(options: &ServiceOptions, disk: &dyn Disk) -> Result<LoadedRu
     let mut errors = Vec::new();
     let mut groups = Vec::new();
     for path in &paths {
-        let name = path.to_string_lossy();
-        match read_file(path, &name, parser, disk) {
+        match read_file(path, parser, disk) {
             Ok(entries) => {
-                groups.extend(entries.into_iter().map(|entry| Group::new(&name, entry, *defaults)));
+                groups.extend(entries.into_iter().map(|entry| Group::new(path, entry, *defaults)));
             }
             Err(found) => errors.extend(found),
         }
@@ -93,11 +94,11 @@ fn read_rule_files(options: &ServiceOptions, disk: &dyn Disk) -> Result<LoadedRu
 }
 
 fn read_file(
-    path: &Path,
     name: &str,
     parser: ParserOptions,
     disk: &dyn Disk,
 ) -> Result<Vec<file::GroupEntry>, Vec<String>> {
+    let path = Path::new(name);
     let limits = FileLimits::default();
     let failed = |why: String| vec![format!("{name}: {why}")];
     let len = disk.open_read(path).and_then(|file| file.len()).map_err(|error| failed(error.to_string()))?;
@@ -119,43 +120,15 @@ fn read_file(
     Ok(parsed.groups)
 }
 
-/// Paths of the files that a pattern matches. A part of the path may have `*`, `?` and `[...]`.
+/// Paths of the files that a pattern matches.
 ///
 /// # Errors
-/// A path without a pattern that is no file.
-fn matching_paths(pattern: &Path, disk: &dyn Disk) -> Result<Vec<PathBuf>, String> {
-    if !is_pattern(&pattern.to_string_lossy()) {
-        return match disk.exists(pattern) {
-            true => Ok(vec![pattern.to_owned()]),
-            false => Err(format!("{}: rule file not found", pattern.display())),
-        };
-    }
-    let components: Vec<Component<'_>> = pattern.components().collect();
-    let mut found = vec![PathBuf::new()];
-    for (idx, component) in components.iter().enumerate() {
-        let part = component.as_os_str().to_string_lossy();
-        let is_last = idx + 1 == components.len();
-        if !is_pattern(&part) {
-            found.iter_mut().for_each(|path| path.push(component));
-            found.retain(|path| !is_last || disk.exists(path));
-            continue;
-        }
-        let mut matching = Vec::new();
-        for dir in &found {
-            let listed = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-            let entries = disk.list(listed).unwrap_or_default().into_iter();
-            let entries =
-                entries.filter(|entry| entry.is_dir != is_last && is_glob_match(&part, &entry.name));
-            matching.extend(entries.map(|entry| dir.join(entry.name)));
-        }
-        found = matching;
-        if found.len() > RULE_FILES_MAX {
-            return Err(format!("rules.files matches more than {RULE_FILES_MAX} files"));
-        }
+/// A pattern that Go refuses, and a path without a pattern at which there is no file.
+fn matching_paths(pattern: &Path, disk: &dyn Disk) -> Result<Vec<String>, String> {
+    let text = pattern.to_str().ok_or_else(|| format!("{}: path is not UTF-8", pattern.display()))?;
+    let found = glob::expand(disk, text).map_err(|glob::BadPattern| format!("{text}: invalid pattern"))?;
+    if found.is_empty() && !glob::is_pattern(text) {
+        return Err(format!("{text}: rule file not found"));
     }
     Ok(found)
-}
-
-fn is_pattern(text: &str) -> bool {
-    text.contains(PATTERN_CHARACTERS)
 }

@@ -25,7 +25,7 @@ pub enum ConfigureError {
         /// The limit.
         limit: usize,
     },
-    /// The namespace has no such group, or does not exist.
+    /// The group is not in the namespace, or the namespace does not exist.
     #[error("group does not exist")]
     GroupNotFound,
     /// The namespace does not exist.

@@ -56,15 +56,16 @@ fn open(clock: &Arc<ManualClock>, disk: &Arc<MemDisk>, options: &ServiceOptions)
 
 impl Environment {
     /// Replaces a rule file and reads all of them.
-    pub(super) fn load(&self, name: &str, text: &str) -> Result<(usize, usize), String> {
+    pub(super) fn load(&self, name: &str, text: &str) -> Result<usize, String> {
         let path = Path::new("/etc/rules").join(name);
         self.disk.write_atomic(&path, text.as_bytes()).expect("written");
         self.read_files()
     }
 
-    pub(super) fn read_files(&self) -> Result<(usize, usize), String> {
+    /// Reads all files; returns the number of groups in use.
+    pub(super) fn read_files(&self) -> Result<usize, String> {
         let limits = self.service.limits_of(&self.options.rules.tenant).queries.rules;
-        load_rule_files(&self.service, &limits)
+        load_rule_files(&self.service, &limits).map(|()| self.service.rules.all().len())
     }
 
     /// Ends the process without a stop, and starts the next one after `outage`.

@@ -15,14 +15,14 @@ const GROUP: &str = "groups: [{name: g, interval: 10s, rules: [{record: r, expr:
 #[test]
 fn a_file_with_an_error_leaves_all_groups_as_they_are() {
     let server = started(|_| {});
-    assert_eq!(server.load("a.yml", GROUP), Ok((1, 1)));
+    assert_eq!(server.load("a.yml", GROUP), Ok(1));
     let bad = "groups:\n- name: h\n  rules:\n  - {record: q, expr: sum(}\n";
     let error = server.load("b.yml", bad).expect_err("an error");
     assert!(error.starts_with("/etc/rules/b.yml: 4:"), "{error}");
     assert_eq!(server.service.rules.all().len(), 1);
     assert!(!server.service.rules.engine.counters.is_reload_ok());
     server.disk.remove_file(Path::new("/etc/rules/b.yml")).expect("removed");
-    assert_eq!(server.read_files(), Ok((1, 1)));
+    assert_eq!(server.read_files(), Ok(1));
     assert!(server.service.rules.engine.counters.is_reload_ok());
     assert_eq!(server.service.rules.engine.counters.reloaded_ms(), START_MS);
 }
@@ -51,7 +51,7 @@ fn patterns_match_in_each_part_of_a_path() {
             .write_atomic(path, GROUP.replace("name: g", &format!("name: {name}")).as_bytes())
             .expect("ok");
     }
-    assert_eq!(server.read_files(), Ok((2, 2)));
+    assert_eq!(server.read_files(), Ok(2));
     let keys: Vec<String> =
         server.service.rules.all().iter().map(|(_, one)| one.group.key.file.clone()).collect();
     assert_eq!(keys, ["/etc/team-1/rules/a.yml", "/etc/team-2/rules/b.yml"]);
@@ -134,7 +134,7 @@ fn groups_and_rules_beyond_a_limit_are_refused_with_its_setting() {
     });
     let rules = |count: usize| vec!["{record: r, expr: x}"; count].join(", ");
     let file = |count| format!("groups: [{{name: g, rules: [{}]}}]", rules(count));
-    assert_eq!(server.load("a.yml", &file(2)), Ok((1, 1)));
+    assert_eq!(server.load("a.yml", &file(2)), Ok(1));
     let text = "/etc/rules/a.yml: group \"g\" has 3 rules, and rules.per-group-max allows 2";
     assert_eq!(server.load("a.yml", &file(3)), Err(text.to_owned()));
     assert_eq!(server.status().group.rules().len(), 2, "the groups in use stay");

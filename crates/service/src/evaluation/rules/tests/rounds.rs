@@ -31,7 +31,7 @@ const RULES: &str = "groups:
 fn results_are_recorded_at_the_times_of_the_schedule() {
     let server = started(|_| {});
     let tenant = TenantId::anonymous();
-    assert_eq!(server.load("a.yml", RULES), Ok((1, 1)));
+    assert_eq!(server.load("a.yml", RULES), Ok(1));
     let schedule = Schedule::of(&server.status().group);
     let first_ns = schedule.first_after(START_MS * NS_PER_MS);
     for minute in 0..5 {
@@ -214,4 +214,27 @@ fn a_stop_interrupts_rounds_and_the_next_start_repeats_them() {
     let server = server.restart(Duration::from_secs(1));
     server.run_due();
     assert_eq!(server.times_s("r").len(), before.len() + 2);
+}
+
+/// A round without a thread was dropped with the state of its group, which was never evaluated again, and its
+/// permit was taken for good.
+#[test]
+fn a_round_that_is_given_up_leaves_its_group_and_its_permit() {
+    let server = started(|_| {});
+    let tenant = TenantId::anonymous();
+    server.load("a.yml", RULES).expect("valid");
+    server.write(&tenant, &[("__name__", "x")], START_MS, 1.0);
+    server.run_for(Duration::from_secs(60));
+    let before = server.times_s("r");
+    for _ in 0..20 {
+        server.clock.advance(Duration::from_secs(60));
+        let due = take_due(&server.service);
+        assert_eq!(due.len(), 1);
+        due.into_iter().for_each(|round| round.give_up(&server.service));
+    }
+    assert_eq!(server.service.rules.engine.running_count(), 0);
+    assert_eq!(server.service.rules.engine.counters.broken_rounds.get(), 20);
+    server.write(&tenant, &[("__name__", "x")], server.clock.now_ms(), 1.0);
+    server.run_for(Duration::from_secs(60));
+    assert_eq!(server.times_s("r").len(), before.len() + 1);
 }

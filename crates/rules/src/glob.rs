@@ -1,8 +1,8 @@
-//! Globs of `rule_files`, as Go's `filepath.Glob` expands them: `*`, `?`, classes and escapes, in any part of
-//! a path.
+//! Patterns of paths, as Go's `filepath.Glob` expands them: `*`, `?`, classes and escapes.
 //!
 //! Invariants: a pattern that no file matches has no results, and neither has a directory that cannot be
 //! read; names are in order within each directory.
+//! Not here: reading of the files (the caller).
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,11 @@ use chronolith_base::Disk;
 
 /// A pattern with a class that is not closed, or with a backslash at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BadPattern;
+pub struct BadPattern;
 
 /// Cleans a path lexically, as Go's `filepath.Join` does: no `.`, no `..` after a name.
-pub(super) fn clean(path: &Path) -> PathBuf {
+#[must_use]
+pub fn clean(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut out = PathBuf::new();
     for component in path.components() {
@@ -29,13 +30,13 @@ pub(super) fn clean(path: &Path) -> PathBuf {
     out
 }
 
-/// Paths that a pattern matches.
+/// Paths that a pattern matches; each part of the path may be a pattern. Cost: a listing of each directory.
 ///
 /// # Errors
 /// [`BadPattern`].
-pub(super) fn expand(disk: &dyn Disk, pattern: &str) -> Result<Vec<String>, BadPattern> {
+pub fn expand(disk: &dyn Disk, pattern: &str) -> Result<Vec<String>, BadPattern> {
     matches(pattern, "")?;
-    if !has_meta(pattern) {
+    if !is_pattern(pattern) {
         let is_there = !pattern.is_empty() && disk.exists(Path::new(pattern));
         return Ok(if is_there { vec![pattern.to_owned()] } else { Vec::new() });
     }
@@ -44,7 +45,7 @@ pub(super) fn expand(disk: &dyn Disk, pattern: &str) -> Result<Vec<String>, BadP
         Some((dir, name)) => (dir, name),
         None => (".", pattern),
     };
-    let dirs = if has_meta(dir) { expand(disk, dir)? } else { vec![dir.to_owned()] };
+    let dirs = if is_pattern(dir) { expand(disk, dir)? } else { vec![dir.to_owned()] };
     let mut found = Vec::new();
     for dir in dirs {
         let Ok(entries) = disk.list(Path::new(&dir)) else { continue };
@@ -65,12 +66,17 @@ pub(super) fn expand(disk: &dyn Disk, pattern: &str) -> Result<Vec<String>, BadP
     Ok(found)
 }
 
-fn has_meta(pattern: &str) -> bool {
-    pattern.contains(['*', '?', '[', '\\'])
+/// Returns true if a text has a character with a meaning in patterns.
+#[must_use]
+pub fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '\\'])
 }
 
 /// Returns true if `name`, which has no slash, matches. Cost: the product of both lengths.
-fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
+///
+/// # Errors
+/// [`BadPattern`], whatever the name.
+pub fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
     let tokens = parse(pattern)?;
     let name: Vec<char> = name.chars().collect();
     // `reached[i]`: the tokens so far match the first `i` characters.
@@ -167,6 +173,12 @@ mod tests {
         for (pattern, name, want) in [
             ("*.yml", "a.yml", Ok(true)),
             ("*.yml", "a.yaml", Ok(false)),
+            ("a.yml", "a.yml", Ok(true)),
+            ("a.yml", "ab.yml", Ok(false)),
+            ("*.yml", ".yml", Ok(true)),
+            ("a*c*.yml", "abcd.yml", Ok(true)),
+            ("[^a-c]x.yml", "dx.yml", Ok(true)),
+            ("[a.yml", "a.yml", Err(BadPattern)),
             ("*", "", Ok(true)),
             ("a?c", "abc", Ok(true)),
             ("a?c", "ac", Ok(false)),
@@ -181,9 +193,13 @@ mod tests {
             ("[]a]", "]", Err(BadPattern)),
             ("[a-", "a", Err(BadPattern)),
             ("a\\", "a", Err(BadPattern)),
+            ("", "", Ok(true)),
+            ("é?", "éü", Ok(true)),
         ] {
             assert_eq!(matches(pattern, name), want, "{pattern} {name}");
         }
+        // No backtracking: this ends at once.
+        assert_eq!(matches(&"*a".repeat(100), &"a".repeat(99)), Ok(false));
     }
 
     #[test]
