@@ -12,6 +12,7 @@ mod lints;
 mod long;
 mod peers;
 mod promqltest;
+mod speed;
 mod tally;
 
 use std::path::Path;
@@ -155,7 +156,8 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     let cost_start = cost::Start::of_run(&ci, choice.is_whole);
     let start = Instant::now();
     let run_group = |group: Group| -> Vec<Row> {
-        choice.steps.iter().filter(|step| step.group == group).map(|step| run_step(&ci, step)).collect()
+        let of_group = choice.steps.iter().filter(|step| step.group == group);
+        of_group.map(|step| run_step(&ci, step, cost_start.as_ref().ok())).collect()
     };
     let mut rows = run_group(Group::First);
     let both = std::thread::scope(|scope| {
@@ -185,9 +187,9 @@ fn judge_cost(
     choice: &Choice,
 ) -> Result<Tally> {
     let has_run = |row: &&Row| row.tally.failed_count == 0 && row.tally.passed_count > 0;
-    let mut steps: Vec<StepCost> = rows.iter().filter(has_run).map(|row| row.cost.clone()).collect();
+    let steps: Vec<StepCost> = rows.iter().filter(has_run).map(|row| row.cost.clone()).collect();
     let failed = rows.iter().find(|row| row.tally.failed_count > 0);
-    let comparable = start.and_then(|start| start.end(&mut steps)).and_then(|()| match failed {
+    let comparable = start.and_then(|start| start.end(&steps)).and_then(|()| match failed {
         Some(row) => Err(format!("the step {} failed", row.cost.name)),
         None => Ok(()),
     });
@@ -206,12 +208,16 @@ fn judge_cost(
     }
 }
 
-fn run_step(ci: &Checkout, step: &Step) -> Row {
+fn run_step(ci: &Checkout, step: &Step, comparable: Option<&cost::Start>) -> Row {
     println!("\n=== {}: {}", step.name, step.title);
     let start = Instant::now();
     let cpu_before = cpu::used();
     let tally = (step.run)(ci).unwrap_or_else(|error| Tally::failed(format!("{error:#}")));
-    let cost = StepCost::new(step.name, start.elapsed(), cpu::used().saturating_sub(cpu_before));
+    let cpu_s = cpu::used().saturating_sub(cpu_before).as_secs_f64();
+    let end = Instant::now();
+    let units = comparable.map_or(0.0, |run| run.units(cpu_s, start, end));
+    let wall_s = end.saturating_duration_since(start).as_secs_f64();
+    let cost = StepCost { name: step.name.to_owned(), wall_s, cpu_s, units };
     println!("=== {}: {} ({:.1} s, {:.1} s of CPU)", step.name, tally.verdict(), cost.wall_s, cost.cpu_s);
     Row { cost, tally }
 }

@@ -14,10 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Linux shows 100 ticks per second to user space, whatever the kernel's own rate is.
 const TICK: Duration = Duration::from_millis(10);
-/// Numbers that the calibration sorts: 4 MiB, beyond the second level of most caches.
+/// Numbers that a repetition sorts: 4 MiB, beyond the second level of most caches.
 const CALIBRATION_COUNT: usize = 1 << 19;
-/// Sorts of the calibration; the fastest counts, as a disturbance only makes a sort slower.
-const CALIBRATION_ROUNDS: u32 = 12;
 /// Sorts of one unit, about a second without optimisation.
 const UNIT_ROUNDS: u32 = 4;
 
@@ -58,14 +56,11 @@ pub(crate) fn model() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Returns the CPU time of a fixed piece of work in one thread: [`UNIT_ROUNDS`] sorts.
-pub(crate) fn calibrate() -> Duration {
-    let rounds = (1..=CALIBRATION_ROUNDS).map(|round| {
-        let before = used();
-        std::hint::black_box(sorted_numbers(u64::from(round)));
-        used().saturating_sub(before)
-    });
-    rounds.min().unwrap_or_default() * UNIT_ROUNDS
+/// Returns the CPU time of one unit, a fixed piece of work: one sort, times [`UNIT_ROUNDS`].
+pub(crate) fn unit() -> Duration {
+    let before = used();
+    std::hint::black_box(sorted_numbers(1));
+    used().saturating_sub(before) * UNIT_ROUNDS
 }
 
 /// Numbers of the generator xorshift, sorted.

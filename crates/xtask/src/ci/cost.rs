@@ -2,17 +2,18 @@
 //! figures in `docs/house/ci-cost.md`.
 //!
 //! Invariants: only a run of all steps that began without anything built is compared or recorded, and only if
-//! nothing else used the machine, its speed stayed the same and no step had to install a package; any other
-//! run prints why it is not. Figures of different kinds of machines are not compared.
-//! Not here: measurement of a process (`cpu`).
+//! nothing else used the machine and no step had to install a package; any other run prints why it is not.
+//! Figures of different kinds of machines are not compared.
+//! Not here: measurement of a process (`cpu`), the speed of the machine (`speed`).
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::checkout::Checkout;
+use super::speed::Speed;
 use super::tally::Tally;
 use crate::cpu;
 
@@ -24,8 +25,6 @@ const TOLERANCE: f64 = 0.1;
 const ALONE_UNITS_MIN: f64 = 10.0;
 /// CPU time of other processes, as a part of the CPU time of the run.
 const OTHERS_MAX: f64 = 0.1;
-/// Difference of the two calibrations.
-const DRIFT_MAX: f64 = 0.05;
 /// Variables that change what the compiler does.
 const VARIABLES: [&str; 3] = ["CARGO_INCREMENTAL", "CARGO_PROFILE_DEV_DEBUG", "RUSTFLAGS"];
 
@@ -35,24 +34,18 @@ pub(super) struct StepCost {
     pub(super) name: String,
     pub(super) wall_s: f64,
     pub(super) cpu_s: f64,
-    /// CPU time divided by the time of the calibration; 0 before [`in_units`].
-    units: f64,
+    /// CPU time divided by the mean unit while the step ran; 0 in a run that is not compared.
+    pub(super) units: f64,
 }
 
-impl StepCost {
-    pub(super) fn new(name: &str, wall: Duration, cpu: Duration) -> StepCost {
-        StepCost { name: name.to_owned(), wall_s: wall.as_secs_f64(), cpu_s: cpu.as_secs_f64(), units: 0.0 }
-    }
-}
-
-/// State of the machine before the first step of a run that may be compared.
+/// A run that may be compared: CPU time of the machine before its first step, and the speed since then.
 pub(super) struct Start {
-    calibration: Duration,
     machine: Duration,
+    speed: Speed,
 }
 
 impl Start {
-    /// Calibrates.
+    /// Measures the machine before the first step.
     ///
     /// # Errors
     /// The reason why the run cannot be compared.
@@ -63,26 +56,27 @@ impl Start {
         if let Some(built) = built_before(&ci.target_dir) {
             return Err(format!("the target directory is not empty: there is {built}"));
         }
-        let calibration = cpu::calibrate();
         let machine = cpu::used_by_machine().ok_or("there is no /proc/stat")?;
-        Ok(Start { calibration, machine })
+        Ok(Start { machine, speed: Speed::start() })
     }
 
-    /// Calibrates again and converts CPU seconds to units.
+    /// CPU time of a step in units.
+    pub(super) fn units(&self, cpu_s: f64, from: Instant, until: Instant) -> f64 {
+        cpu_s / self.speed.unit_s(from, until)
+    }
+
+    /// Checks that the run can be compared.
     ///
     /// # Errors
-    /// The reason why the run cannot be compared.
-    pub(super) fn end(&self, steps: &mut [StepCost]) -> Result<(), String> {
+    /// The reason why it cannot.
+    pub(super) fn end(self, steps: &[StepCost]) -> Result<(), String> {
         let machine = cpu::used_by_machine().ok_or("there is no /proc/stat")?;
-        let after = cpu::calibrate();
         let own_s: f64 = steps.iter().map(|step| step.cpu_s).sum();
         let others_s = (machine.saturating_sub(self.machine).as_secs_f64() - own_s).max(0.0);
+        let (shortest, longest) = self.speed.extremes_s();
         println!(
-            "calibration: {:.3} s of CPU before, {:.3} s after; processes outside of the steps: {others_s:.0} s",
-            self.calibration.as_secs_f64(),
-            after.as_secs_f64()
+            "a unit took {shortest:.3} to {longest:.3} s of CPU; processes outside of the steps: {others_s:.0} s"
         );
-        in_units(steps, self.calibration, after)?;
         if others_s > OTHERS_MAX * own_s {
             return Err(format!("other processes used {others_s:.0} s of CPU, the steps {own_s:.0} s"));
         }
@@ -92,22 +86,6 @@ impl Start {
         }
         Ok(())
     }
-}
-
-/// Converts CPU seconds to units: the mean of the calibrations before and after the run.
-fn in_units(steps: &mut [StepCost], before: Duration, after: Duration) -> Result<(), String> {
-    let unit_s = before.as_secs_f64().midpoint(after.as_secs_f64());
-    for step in steps {
-        step.units = step.cpu_s / unit_s;
-    }
-    let drift = after.as_secs_f64() / before.as_secs_f64() - 1.0;
-    if drift.abs() > DRIFT_MAX {
-        return Err(format!(
-            "the speed of the machine changed: the calibration took {:+.0} %",
-            drift * 100.0
-        ));
-    }
-    Ok(())
 }
 
 /// Returns what an earlier run has left: compiled crates, the build for loom, the Python environment.
@@ -174,7 +152,7 @@ const HEAD: &str = "\
 Written by `cargo xtask ci --record-cost`, from an empty target directory on a machine with nothing else to do. A
 later run of all steps, also from an empty target directory, names each step that takes over 10 % more units than
 here, and fails with `--all`; steps below 10 units are compared by their sum. A unit is the CPU time of sorting 4
-times 524,288 numbers in one thread, measured before and after the run. CPU time is user and system, of the process
+times 524,288 numbers in one thread, a mean of measurements every 15 s while the step ran. CPU time is user and system, of the process
 tree of a step as far as parents have waited for their children. It depends less on other load than wall time does,
 but not on nothing: two groups of steps share caches and cores. Machines differ in memory and disk by more than a
 sort shows, so a run on another kind of machine is not compared; it asks for a record of its own.

@@ -1,8 +1,6 @@
 //! Comparison with recorded figures.
 
-use std::time::Duration;
-
-use super::{StepCost, built_before, compare, in_units, parse, render};
+use super::{StepCost, built_before, compare, parse, render};
 use crate::process::TempDir;
 
 fn costs(units: &[(&str, f64)]) -> Vec<StepCost> {
@@ -62,16 +60,6 @@ fn a_record_reads_as_it_was_written() {
     for damaged in ["", "| build | 1 | 2 |\n", "| build | 1 | 2 | x |\n"] {
         assert!(parse(damaged).is_err(), "{damaged:?}");
     }
-}
-
-#[test]
-fn units_are_of_the_mean_of_two_calibrations_that_agree() {
-    let mut steps = vec![StepCost::new("build", Duration::from_secs(9), Duration::from_secs(20))];
-    let ms = Duration::from_millis;
-    assert_eq!(in_units(&mut steps, ms(980), ms(1020)), Ok(()));
-    assert!((steps[0].units - 20.0).abs() < 1e-9, "{}", steps[0].units);
-    assert!(in_units(&mut steps, ms(1000), ms(1060)).is_err());
-    assert!(in_units(&mut steps, ms(1000), ms(940)).is_err());
 }
 
 /// The run itself has compiled `xtask` before.
