@@ -41,7 +41,7 @@ use crate::options::{ServerOptions, ShownSetting};
 use crate::web::Web;
 
 pub(crate) const NOW_MS: i64 = 1_700_000_000_000;
-const NOW_S: i64 = NOW_MS / 1000;
+pub(in crate::http) const NOW_S: i64 = NOW_MS / 1000;
 
 /// Labels as they are written down in a test.
 pub(crate) type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -147,7 +147,7 @@ impl Fixture {
     }
 
     /// As [`Fixture::get`] for a tenant.
-    async fn get_as(&self, tenant: &str, path: &str) -> Answer {
+    pub(in crate::http) async fn get_as(&self, tenant: &str, path: &str) -> Answer {
         let request = Request::get(path).header("X-Scope-OrgID", tenant);
         self.send(request.body(Body::empty()).unwrap()).await
     }

@@ -1,8 +1,8 @@
 //! Speed of the machine during a run, as the CPU time of a fixed piece of work.
 //!
-//! Virtual machines change their speed by a quarter within minutes, and work is slower while another step uses
-//! the other core. So the work is repeated during the run, and a step is compared with the repetitions in its
-//! time.
+//! Virtual machines change their speed by a quarter within minutes, and work is slower while another step
+//! uses the other core. So the work is repeated during the run, and a step is compared with the repetitions
+//! in its time.
 
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

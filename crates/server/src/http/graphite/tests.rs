@@ -4,6 +4,7 @@ mod bucket;
 mod delete;
 mod events;
 mod grafana;
+mod limits;
 mod listing;
 mod meta;
 #[cfg(feature = "png")]

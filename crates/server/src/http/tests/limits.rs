@@ -16,7 +16,7 @@ use super::*;
 /// Made from the declared settings; a test of theirs compares them.
 const SETTINGS_PAGE: &str = include_str!("../../../../../docs/reference/settings.md");
 
-/// Settings of tenants without a row, each with the tests that cover it, or a note that none does.
+/// Settings of tenants without a row, each with the tests that cover it.
 const TESTED_ELSEWHERE: &[(&str, &str)] = &[
     ("series-overflow", "head overflow: counters_are_summed_by_increase_and_gauges_by_value"),
     (
@@ -46,10 +46,10 @@ const TESTED_ELSEWHERE: &[(&str, &str)] = &[
     ("query.max-fetched-chunks", "query_limits: a_query_above_a_limit_is_refused_and_counted"),
     ("graphite.max-series", "graphite meta: a_plan_is_refused_as_the_request"),
     ("graphite.max-points", "graphite meta: a_plan_is_refused_as_the_request"),
-    ("graphite.max-points-soft", "no test of its effect"),
+    ("graphite.max-points-soft", "graphite limits: coarser_archives_are_read_above_the_soft_limit_of_points"),
     ("graphite.max-targets", "graphite meta: a_plan_is_refused_as_the_request"),
-    ("graphite.max-nodes", "graphite meta: in the plan alone, no test of its effect"),
-    ("graphite.max-tag-results", "no test of its effect"),
+    ("graphite.max-nodes", "graphite limits: a_search_of_more_nodes_than_the_limit_is_refused"),
+    ("graphite.max-tag-results", "graphite limits: tags_beyond_the_limit_of_results_are_refused"),
     ("graphite.max-event-size", "tsdb graphite: what_exceeds_a_limit_is_refused_and_changes_nothing"),
     ("graphite.max-events", "tsdb graphite: lowered_limits_of_events_remove_the_earliest"),
     ("graphite.max-events-size", "tsdb graphite: the_earliest_events_leave_at_the_limit"),
