@@ -369,7 +369,7 @@ pub(crate) fn open_store(web: &Web, open: impl FnOnce(&Web) -> Result<Arc<Tsdb>,
         Ok(Ok(store)) => {
             report(&store);
             // Before callers can change them.
-            web.configured_rules().load(|tenant| store.tenant_deletions().is_running(tenant));
+            web.service.rules.configured.load(|tenant| store.tenant_deletions().is_running(tenant));
             web.service.set_store(store, Vec::new());
             Opening::Done
         }

@@ -10,8 +10,6 @@ use chronolith_base::Env;
 use chronolith_service::Service;
 use chronolith_service::access::jwt::providers::FetchReport;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
-use chronolith_service::evaluation::rules::ConfiguredGroups;
-use chronolith_service::rules::configured::{CONFIGURED_BYTES_MAX, ConfiguredOptions, ConfiguredRules};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
@@ -31,7 +29,6 @@ pub(crate) struct Web {
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
     notifier: Notifier,
-    configured_rules: ConfiguredRules,
     web_config: Option<WebConfigFile>,
     carbon_tls: Option<CarbonTls>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
@@ -65,18 +62,7 @@ impl Web {
         let web_config = options.web.config_file.clone();
         let carbon_tls = options.service.write.carbon.tls_file.clone();
         let service = Arc::new(Service::new(env.clone(), options.service.clone()));
-        let configured_rules = ConfiguredRules::new(
-            env.clone(),
-            &options.service.tsdb.data_dir,
-            ConfiguredOptions {
-                parser: service.queries.parser,
-                defaults: options.service.rules.defaults,
-                bytes_max: CONFIGURED_BYTES_MAX,
-            },
-        );
-        configured_rules.set_sink(Arc::new(ConfiguredGroups(service.clone())));
         Web {
-            configured_rules,
             configuration: Configuration { shown, reload },
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
@@ -184,11 +170,6 @@ impl Web {
     /// Sender of alerts.
     pub(crate) fn notifier(&self) -> &Notifier {
         &self.notifier
-    }
-
-    /// Rule groups that clients configure.
-    pub(crate) fn configured_rules(&self) -> &ConfiguredRules {
-        &self.configured_rules
     }
 
     /// Reads the alerting configuration and the files that it names again if one of them has changed, and

@@ -1,4 +1,5 @@
-//! Rule groups of all tenants: their status, their schedule and their states between rounds.
+//! Rule groups of all tenants: their status, their schedule, their states between rounds, and the groups that
+//! clients configure.
 //!
 //! Invariants: a group is known by tenant, file and name; lists of groups are ordered by file and name.
 //! Not here: the format of rule files, a round and alerts (`chronolith-rules`), evaluation and rule files of
@@ -15,17 +16,37 @@ mod statuses;
 
 use std::sync::Arc;
 
+use chronolith_base::Env;
 use chronolith_model::TenantId;
 use chronolith_rules::status::GroupStatus;
 
-/// Groups with their status. Readers never wait for a round.
-#[derive(Default)]
-pub struct RuleStatuses {
+use self::configured::{CONFIGURED_BYTES_MAX, ConfiguredOptions, ConfiguredRules};
+use self::engine::RuleEngine;
+use crate::options::ServiceOptions;
+use crate::query::context::parser_options;
+
+/// State of rules: schedule, status and configured groups. Readers of a status never wait for a round.
+pub struct RuleContext {
     /// Schedule of the groups.
-    pub engine: engine::RuleEngine,
+    pub engine: Arc<RuleEngine>,
+    /// Groups that clients configure.
+    pub configured: ConfiguredRules,
 }
 
-impl RuleStatuses {
+impl RuleContext {
+    /// No groups.
+    pub(crate) fn new(env: &Env, options: &ServiceOptions) -> RuleContext {
+        let engine = Arc::new(RuleEngine::default());
+        let configured_options = ConfiguredOptions {
+            parser: parser_options(options.features),
+            defaults: options.rules.defaults,
+            bytes_max: CONFIGURED_BYTES_MAX,
+        };
+        let data_dir = &options.tsdb.data_dir;
+        let configured = ConfiguredRules::new(env, data_dir, configured_options, engine.clone());
+        RuleContext { engine, configured }
+    }
+
     /// Groups of a tenant in order of file and name.
     #[must_use]
     pub fn groups(&self, tenant: &TenantId) -> Vec<Arc<GroupStatus>> {

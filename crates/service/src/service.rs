@@ -22,7 +22,7 @@ use crate::influx::InfluxContext;
 use crate::lifecycle::Lifecycle;
 use crate::options::ServiceOptions;
 use crate::query::context::QueryContext;
-use crate::rules::RuleStatuses;
+use crate::rules::RuleContext;
 use crate::write::Writes;
 
 /// State that all calls share.
@@ -49,8 +49,8 @@ pub struct Service {
     pub carbon: CarbonContext,
     /// State of InfluxQL.
     pub influx: InfluxContext,
-    /// Rule groups and their status.
-    pub rules: RuleStatuses,
+    /// State of rules.
+    pub rules: RuleContext,
     /// Wall clock at the start.
     pub started_ms: i64,
     /// Blocks in the bucket, on a server that reads them.
@@ -72,7 +72,7 @@ impl Service {
             queries: QueryContext::new(&options),
             writes: Writes::new(env.clock.clone(), options.tenant_metrics_max),
             influx: InfluxContext::new(&env.rng),
-            rules: RuleStatuses::default(),
+            rules: RuleContext::new(&env, &options),
             started_ms: env.clock.now_ms(),
             bucket: OnceLock::new(),
             carbon: CarbonContext::new(&options.write.carbon.listeners),

@@ -30,8 +30,8 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(background::BACKGROUND, &metrics.background, out);
     collect(background::CONTINUOUS, &web.service.influx, out);
     collect(notifier::NOTIFIER, web.notifier(), out);
-    collect(configured_rules::CONFIGURED_RULES, web.configured_rules(), out);
-    collect(rules::RULES, &web.service.rules.engine, out);
+    collect(configured_rules::CONFIGURED_RULES, &web.service.rules.configured, out);
+    collect(rules::RULES, &*web.service.rules.engine, out);
     collect(rules::RULE_GROUPS, &*web.service, out);
     collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);

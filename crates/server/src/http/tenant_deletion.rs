@@ -86,7 +86,7 @@ async fn begin(web: &Arc<Web>, tenant: &TenantId) -> Result<(), ApiError> {
     let begun = dispatch::run_to_end(web, class, tenant, ADMIN_QUEUE_WAIT, move |web| {
         store.tenant_deletions().begin(&marked).map_err(|error| error.to_string())?;
         // Rules cannot be added once the tenant is marked.
-        web.configured_rules().delete_tenant(&marked).map_err(|error| error.to_string())
+        web.service.rules.configured.delete_tenant(&marked).map_err(|error| error.to_string())
     });
     begun.await?.map_err(|error| {
         tracing::error!(%tenant, %error, "deletion of a tenant cannot begin");

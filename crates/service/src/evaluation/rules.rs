@@ -10,34 +10,15 @@ mod recording;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::{RuleLimits, TenantId};
-use chronolith_rules::group::Group;
+use chronolith_model::TenantId;
 use chronolith_rules::schedule::NS_PER_MS;
 
 use self::due_round::{DueRound, now_ns, state_files};
-use crate::rules::configured::GroupSink;
 use crate::rules::engine::RunningRounds;
-use crate::rules::group_id::Origin;
 use crate::rules::scheduled::RestoreTimes;
 use crate::service::Service;
-
-/// Evaluates groups that clients have configured.
-pub struct ConfiguredGroups(pub Arc<Service>);
-
-impl GroupSink for ConfiguredGroups {
-    fn changed(&self, tenant: &TenantId, groups: Vec<Group>) {
-        // Limits hold when a group is stored; a lower one takes nothing out of use.
-        let limits = RuleLimits { groups_max: 0, group_rules_max: 0, ..RuleLimits::default() };
-        let now_ns = now_ns(&self.0);
-        if let Err(why) = self.0.rules.engine.set_groups(tenant, Origin::Configured, groups, &limits, now_ns)
-        {
-            tracing::error!(%tenant, why, "configured rule groups not used");
-        }
-    }
-}
 
 /// Takes the rounds that are due and have permits. The caller runs each on a thread of its own.
 #[must_use]

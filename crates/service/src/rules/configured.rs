@@ -1,9 +1,9 @@
 //! Rule groups that clients configure: by tenant and namespace, each namespace a rule file on disk.
 //!
-//! Invariants: a change is durable before it returns and before the sink sees it; after a crash a namespace
-//! is as before or after the change. A file that cannot be read is left as it is, and its namespace refuses
-//! new groups until it is deleted.
-//! Not here: rounds (`rules`), HTTP and YAML of answers (`server`).
+//! Invariants: a change is durable before it returns and before its groups are scheduled; after a crash a
+//! namespace is as before or after the change. A file that cannot be read is left as it is, and its namespace
+//! refuses new groups until it is deleted.
+//! Not here: schedule and rounds (`engine`), HTTP and YAML of answers (`server`).
 
 mod error;
 mod files;
@@ -13,7 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use chronolith_base::Env;
 use chronolith_model::{RuleLimits, TenantId};
@@ -24,10 +24,13 @@ use chronolith_rules::file::{
 };
 use chronolith_rules::group::{Group, GroupDefaults};
 use chronolith_rules::prometheus_templates::PrometheusTemplates;
+use chronolith_rules::schedule::NS_PER_MS;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::error::ConfigureError;
 use self::files::NamespaceFiles;
+use super::engine::RuleEngine;
+use super::group_id::Origin;
 use crate::counter::Counter;
 
 /// Bytes of one group as a client sends it.
@@ -35,16 +38,9 @@ pub const CONFIGURED_GROUP_BYTES_MAX: usize = 1 << 20;
 /// Bytes of all files of one tenant.
 pub const CONFIGURED_BYTES_MAX: usize = 16 << 20;
 
-/// Takes the configured groups of a tenant whenever they change.
-pub trait GroupSink: Send + Sync {
-    /// Replaces all configured groups of `tenant`. The file of a group is its namespace. Calls come one after
-    /// the other, and must not change configured rules.
-    fn changed(&self, tenant: &TenantId, groups: Vec<Group>);
-}
-
 /// Settings of the server for groups that clients configure.
 #[derive(Debug, Clone, Copy)]
-pub struct ConfiguredOptions {
+pub(super) struct ConfiguredOptions {
     /// Experimental parts of PromQL that are enabled.
     pub parser: ParserOptions,
     /// Fields that a group does not set.
@@ -91,40 +87,35 @@ pub type Namespaces = BTreeMap<String, Arc<Namespace>>;
 
 /// Groups that clients configure.
 pub struct ConfiguredRules {
+    env: Env,
     files: NamespaceFiles,
     options: ConfiguredOptions,
+    /// Schedule that gets the groups of a tenant whenever they change.
+    engine: Arc<RuleEngine>,
     /// Tenants without a namespace are absent.
     tenants: RwLock<BTreeMap<TenantId, Arc<Namespaces>>>,
-    /// Held over each change of files and memory, and while the sink takes it.
+    /// Held over each change of files, memory and schedule.
     changing: Mutex<()>,
-    sink: OnceLock<Arc<dyn GroupSink>>,
     write_failures: Counter,
 }
 
 impl ConfiguredRules {
     /// No groups; files go below `data_dir`.
-    #[must_use]
-    pub fn new(env: Env, data_dir: &Path, options: ConfiguredOptions) -> ConfiguredRules {
+    pub(super) fn new(
+        env: &Env,
+        data_dir: &Path,
+        options: ConfiguredOptions,
+        engine: Arc<RuleEngine>,
+    ) -> ConfiguredRules {
         ConfiguredRules {
-            files: NamespaceFiles::new(env, data_dir),
+            env: env.clone(),
+            files: NamespaceFiles::new(env.clone(), data_dir),
             options,
+            engine,
             tenants: RwLock::default(),
             changing: Mutex::default(),
-            sink: OnceLock::new(),
             write_failures: Counter::default(),
         }
-    }
-
-    /// Sets the sink, which gets the groups of all tenants at once.
-    ///
-    /// # Panics
-    /// If there is one already.
-    pub fn set_sink(&self, sink: Arc<dyn GroupSink>) {
-        let _alone = self.changing.lock();
-        for (tenant, namespaces) in &*self.tenants.read() {
-            sink.changed(tenant, groups_of(namespaces));
-        }
-        assert!(self.sink.set(sink).is_ok(), "the sink is set once");
     }
 
     /// Reads the files of all tenants, but removes the files of those for which `is_deleted` returns true: a
@@ -346,7 +337,7 @@ impl ConfiguredRules {
         ConfiguredGroup { source: parsed.source, group }
     }
 
-    /// Shows the namespaces of a tenant to readers and to the sink.
+    /// Shows the namespaces of a tenant to readers, and schedules their groups.
     fn publish(&self, tenant: &TenantId, namespaces: Namespaces) {
         let groups = groups_of(&namespaces);
         if namespaces.is_empty() {
@@ -354,9 +345,8 @@ impl ConfiguredRules {
         } else {
             self.tenants.write().insert(tenant.clone(), Arc::new(namespaces));
         }
-        if let Some(sink) = self.sink.get() {
-            sink.changed(tenant, groups);
-        }
+        let now_ns = self.env.clock.now_ms().saturating_mul(NS_PER_MS);
+        self.engine.set_groups(tenant, Origin::Configured, groups, now_ns);
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::{RuleLimits, TenantId};
+use chronolith_model::TenantId;
 use chronolith_rules::group::Group;
 use chronolith_rules::round::ActiveGroup;
 use chronolith_rules::status::GroupStatus;
@@ -68,24 +68,9 @@ struct Schedules {
 impl RuleEngine {
     /// Replaces all groups of an origin for a tenant at `now_ns`. Rules that did not change keep their state;
     /// the series of groups that are gone are marked as stale after two intervals, unless the groups come
-    /// back.
-    ///
-    /// # Errors
-    /// The limit that the groups exceed, with its setting; nothing is replaced.
-    pub(crate) fn set_groups(
-        &self,
-        tenant: &TenantId,
-        origin: Origin,
-        groups: Vec<Group>,
-        limits: &RuleLimits,
-        now_ns: i64,
-    ) -> Result<(), String> {
+    /// back. Limits are the caller's business.
+    pub(crate) fn set_groups(&self, tenant: &TenantId, origin: Origin, groups: Vec<Group>, now_ns: i64) {
         let mut state = self.state.lock();
-        let others = state
-            .groups
-            .iter()
-            .filter(|(id, scheduled)| id.tenant == *tenant && id.origin != origin && scheduled.is_loaded());
-        check_limits(&groups, others.count(), limits)?;
         let id = |group: &Group| GroupId { tenant: tenant.clone(), origin, key: group.key.clone() };
         let mut loaded: BTreeMap<GroupId, Arc<Group>> =
             groups.into_iter().map(|group| (id(&group), Arc::new(group))).collect();
@@ -111,7 +96,15 @@ impl RuleEngine {
         }
         state.is_changed = true;
         self.changed.notify_all();
-        Ok(())
+    }
+
+    /// Loaded groups of an origin for a tenant.
+    pub(crate) fn loaded_count(&self, tenant: &TenantId, origin: Origin) -> usize {
+        let state = self.state.lock();
+        let of_origin = |(id, scheduled): &(&GroupId, &Scheduled)| {
+            id.tenant == *tenant && id.origin == origin && scheduled.is_loaded()
+        };
+        state.groups.iter().filter(of_origin).count()
     }
 
     /// Takes the work that is due at the time of `times` and for which `has_permit` returns true. The caller
@@ -274,22 +267,4 @@ fn order_of(work: Work) -> (u8, i64) {
         Work::Round(plan) => (1, plan.time_ns),
         Work::MarkStale { removed_ns } => (2, removed_ns),
     }
-}
-
-/// # Errors
-/// The first limit that is exceeded, with its setting.
-pub(crate) fn check_limits(groups: &[Group], other_count: usize, limits: &RuleLimits) -> Result<(), String> {
-    let count = groups.len() + other_count;
-    if limits.groups_max > 0 && count > limits.groups_max {
-        let limit = limits.groups_max;
-        return Err(format!("{count} rule groups, and rules.groups-max allows {limit}"));
-    }
-    let limit = limits.group_rules_max;
-    let large = groups.iter().find(|group| limit > 0 && group.rules().len() > limit);
-    large.map_or(Ok(()), |group| {
-        let count = group.rules().len();
-        let name = &group.key.name;
-        let file = &group.key.file;
-        Err(format!("{file}: group {name:?} has {count} rules, and rules.per-group-max allows {limit}"))
-    })
 }

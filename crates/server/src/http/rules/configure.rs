@@ -69,7 +69,7 @@ pub(in crate::http) async fn list(State(web): State<Arc<Web>>, request: Request)
     respond(&web, request, async |web, request| {
         let target = Target::of(&request)?;
         let read = dispatch::run_status(web, move |web| {
-            let namespaces = web.configured_rules().namespaces(&target.tenant);
+            let namespaces = web.service.rules.configured.namespaces(&target.tenant);
             let listed = namespaces.iter().filter(|(name, namespace)| {
                 (target.namespace.is_empty() || **name == target.namespace) && !namespace.groups().is_empty()
             });
@@ -89,7 +89,7 @@ pub(in crate::http) async fn group(State(web): State<Arc<Web>>, request: Request
     respond(&web, request, async |web, request| {
         let target = Target::of(&request)?;
         let read = dispatch::run_status(web, move |web| {
-            let namespaces = web.configured_rules().namespaces(&target.tenant);
+            let namespaces = web.service.rules.configured.namespaces(&target.tenant);
             let found = namespaces.get(&target.namespace).and_then(|one| one.group(&target.group));
             found.map(|group| group_yaml(&group.source)).ok_or(ConfigureError::GroupNotFound)
         });
@@ -110,7 +110,7 @@ pub(in crate::http) async fn set(State(web): State<Arc<Web>>, request: Request) 
         let changed = dispatch::run_status(web, move |web| {
             let is_deleted = |tenant: &TenantId| store.tenant_deletions().is_running(tenant);
             let Target { tenant, namespace, .. } = &target;
-            web.configured_rules().set_group(tenant, namespace, &read.bytes, &limits.rules, is_deleted)
+            web.service.rules.configured.set_group(tenant, namespace, &read.bytes, &limits.rules, is_deleted)
         });
         notes.set_count("group", changed.await??);
         Ok(accepted())
@@ -127,7 +127,7 @@ pub(in crate::http) async fn delete_namespace(
         web.service.lifecycle.store()?;
         let target = Target::of(&request)?;
         let changed = dispatch::run_status(web, move |web| {
-            web.configured_rules().delete_namespace(&target.tenant, &target.namespace)
+            web.service.rules.configured.delete_namespace(&target.tenant, &target.namespace)
         });
         changed.await??;
         Ok(accepted())
@@ -141,7 +141,7 @@ pub(in crate::http) async fn delete_group(State(web): State<Arc<Web>>, request: 
         web.service.lifecycle.store()?;
         let target = Target::of(&request)?;
         let changed = dispatch::run_status(web, move |web| {
-            web.configured_rules().delete_group(&target.tenant, &target.namespace, &target.group)
+            web.service.rules.configured.delete_group(&target.tenant, &target.namespace, &target.group)
         });
         changed.await??;
         Ok(accepted())

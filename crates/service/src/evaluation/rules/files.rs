@@ -18,7 +18,6 @@ use super::due_round::now_ns;
 use crate::limits::RULE_FILES_MAX;
 use crate::options::{RuleOptions, ServiceOptions};
 use crate::query::context::parser_options;
-use crate::rules::engine::check_limits;
 use crate::rules::group_id::Origin;
 use crate::service::Service;
 
@@ -43,7 +42,8 @@ pub fn load_rule_files(service: &Service, limits: &RuleLimits) -> Result<(), Str
         let LoadedRules { file_count: files, groups } = read;
         let group_count = groups.len();
         let tenant = &service.options.rules.tenant;
-        engine.set_groups(tenant, Origin::Files, groups, limits, now_ns(service))?;
+        check_limits(&groups, engine.loaded_count(tenant, Origin::Configured), limits)?;
+        engine.set_groups(tenant, Origin::Files, groups, now_ns(service));
         if files > 0 {
             tracing::info!(files, groups = group_count, "rule files read");
         }
@@ -60,6 +60,24 @@ pub fn load_rule_files(service: &Service, limits: &RuleLimits) -> Result<(), Str
 pub fn check_rule_files(options: &ServiceOptions, disk: &dyn Disk) -> Result<(), String> {
     let limits = options.tsdb.limits.of(&options.rules.tenant).queries.rules;
     check_limits(&read_rule_files(options, disk)?.groups, 0, &limits)
+}
+
+/// # Errors
+/// The first limit that is exceeded, with its setting.
+fn check_limits(groups: &[Group], other_count: usize, limits: &RuleLimits) -> Result<(), String> {
+    let count = groups.len() + other_count;
+    if limits.groups_max > 0 && count > limits.groups_max {
+        let limit = limits.groups_max;
+        return Err(format!("{count} rule groups, and rules.groups-max allows {limit}"));
+    }
+    let limit = limits.group_rules_max;
+    let large = groups.iter().find(|group| limit > 0 && group.rules().len() > limit);
+    large.map_or(Ok(()), |group| {
+        let count = group.rules().len();
+        let name = &group.key.name;
+        let file = &group.key.file;
+        Err(format!("{file}: group {name:?} has {count} rules, and rules.per-group-max allows {limit}"))
+    })
 }
 
 fn read_rule_files(options: &ServiceOptions, disk: &dyn Disk) -> Result<LoadedRules, String> {

@@ -15,23 +15,11 @@ const OPTIONS: ConfiguredOptions = ConfiguredOptions {
     bytes_max: CONFIGURED_BYTES_MAX,
 };
 
-/// Names of the groups of each call of a sink.
-#[derive(Default)]
-struct Recorded(Mutex<Vec<String>>);
-
-impl GroupSink for Recorded {
-    fn changed(&self, tenant: &TenantId, groups: Vec<Group>) {
-        let names: Vec<String> =
-            groups.iter().map(|group| format!("{}:{}", group.key.file, group.key.name)).collect();
-        self.0.lock().push(format!("{tenant} {}", names.join(" ")));
-    }
-}
-
 struct Fixture {
     env: Env,
     disk: Arc<MemDisk>,
     rules: ConfiguredRules,
-    sink: Arc<Recorded>,
+    engine: Arc<RuleEngine>,
     limits: RuleLimits,
 }
 
@@ -50,11 +38,10 @@ impl Fixture {
     }
 
     fn over(env: Env, disk: Arc<MemDisk>, options: ConfiguredOptions, limits: RuleLimits) -> Fixture {
-        let rules = ConfiguredRules::new(env.clone(), Path::new("/data"), options);
-        let sink = Arc::new(Recorded::default());
-        rules.set_sink(sink.clone());
+        let engine = Arc::new(RuleEngine::default());
+        let rules = ConfiguredRules::new(&env, Path::new("/data"), options, engine.clone());
         rules.load(|_| false);
-        Fixture { env, disk, rules, sink, limits }
+        Fixture { env, disk, rules, engine, limits }
     }
 
     /// The state after another start.
@@ -78,6 +65,12 @@ impl Fixture {
         };
         namespaces.iter().flat_map(of_one).collect()
     }
+
+    /// Groups of a tenant in the schedule.
+    fn scheduled(&self, name: &str) -> Vec<String> {
+        let groups = self.engine.statuses.groups(&tenant(name));
+        groups.iter().map(|one| format!("{}:{}", one.group.key.file, one.group.key.name)).collect()
+    }
 }
 
 #[test]
@@ -95,7 +88,8 @@ fn a_group_is_added_replaced_and_there_after_a_restart() {
     assert_eq!(restarted.shown("t"), want);
     assert_eq!(restarted.shown("other"), ["a:one=o"]);
     assert_eq!((restarted.rules.group_count(), restarted.rules.damaged_count()), (4, 0));
-    assert_eq!(*restarted.sink.0.lock(), ["other a:one", "t a:one b/c:two b/c:one"]);
+    assert_eq!(restarted.scheduled("t"), ["a:one", "b/c:one", "b/c:two"]);
+    assert_eq!(restarted.scheduled("other"), ["a:one"]);
 }
 
 #[test]
@@ -117,7 +111,7 @@ fn a_deleted_group_or_namespace_is_gone_after_a_restart() {
     assert_eq!(texts, ["group does not exist", "group does not exist", "group namespace does not exist"]);
     fixture.disk.crash();
     assert_eq!(fixture.restarted().shown("t"), ["a:two=x"]);
-    assert_eq!(fixture.sink.0.lock().last().map(String::as_str), Some("t a:two"));
+    assert_eq!(fixture.scheduled("t"), ["a:two"]);
 }
 
 /// A change.
@@ -249,7 +243,8 @@ fn rules_of_a_deleted_tenant_are_gone() {
     fixture.rules.delete_tenant(&tenant("t")).expect("deleted");
     fixture.rules.delete_tenant(&tenant("t")).expect("deleted again");
     assert!(fixture.shown("t").is_empty());
-    assert_eq!(fixture.sink.0.lock()[2..], ["t ", "t "]);
+    assert!(fixture.scheduled("t").is_empty());
+    assert_eq!(fixture.scheduled("other"), ["a:one"]);
     let yaml = group("one", "x");
     let refused = fixture.rules.set_group(&tenant("t"), "a", yaml.as_bytes(), &fixture.limits, |_| true);
     assert_eq!(refused.expect_err("marked").to_string(), "the tenant is being deleted");
@@ -264,7 +259,7 @@ fn rules_of_a_deleted_tenant_are_gone() {
 fn a_start_removes_the_rules_of_a_tenant_that_is_being_deleted() {
     let fixture = Fixture::new();
     fixture.set("t", "a", &group("one", "x")).expect("set");
-    let rules = ConfiguredRules::new(fixture.env.clone(), Path::new("/data"), OPTIONS);
+    let rules = ConfiguredRules::new(&fixture.env, Path::new("/data"), OPTIONS, Arc::default());
     rules.load(|_| true);
     assert_eq!(rules.group_count(), 0);
     assert!(fixture.restarted().shown("t").is_empty());
