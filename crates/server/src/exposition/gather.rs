@@ -12,6 +12,7 @@ use super::carbon_tls::CARBON_TLS;
 use super::memory::{self, Memory};
 use super::server;
 use crate::metrics::bucket::BucketState;
+use crate::metrics::rules::RuleGroups;
 use crate::metrics::{
     background, bucket, carbon, compression, configured_rules, http, notifier, rules, stream, tsdb,
 };
@@ -32,7 +33,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(notifier::NOTIFIER, web.notifier(), out);
     collect(configured_rules::CONFIGURED_RULES, &web.service.rules.configured, out);
     collect(rules::RULES, &*web.service.rules.engine, out);
-    collect(rules::RULE_GROUPS, &*web.service, out);
+    collect(rules::RULE_GROUPS, &RuleGroups::read(&web.service), out);
     collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &web.service.carbon, out);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chronolith_model::TenantId;
 use chronolith_rules::status::{GroupStatus, LastRound};
 use chronolith_service::Service;
 use chronolith_service::metrics::definition::{Metric, Samples};
@@ -10,77 +11,98 @@ use chronolith_service::rules::engine::RuleEngine;
 /// Labels of the metrics of one group; `rule_group` is file and name, as in Prometheus.
 const GROUP_LABELS: &[&str] = &["tenant", "rule_group"];
 
-pub(crate) static RULE_GROUPS: &[Metric<Service>] = &[
+/// Groups of all tenants at one moment.
+pub(crate) struct RuleGroups(Vec<RuleGroup>);
+
+/// A group with the value of its label.
+struct RuleGroup {
+    tenant: TenantId,
+    rule_group: String,
+    status: Arc<GroupStatus>,
+}
+
+impl RuleGroups {
+    /// Lists the groups. Cost: one copy of names per group.
+    pub(crate) fn read(service: &Service) -> RuleGroups {
+        let of_one = |(tenant, status): (TenantId, Arc<GroupStatus>)| {
+            let key = &status.group.key;
+            RuleGroup { tenant, rule_group: format!("{};{}", key.file, key.name), status }
+        };
+        RuleGroups(service.rules.all().into_iter().map(of_one).collect())
+    }
+}
+
+pub(crate) static RULE_GROUPS: &[Metric<RuleGroups>] = &[
     Metric::counters(
         "chronolith_rule_group_iterations_total",
         GROUP_LABELS,
         "Rounds of a group whose time has come: evaluated and missed ones.",
-        |service, samples| {
-            of_groups(service, samples, |group| (group.rounds.evaluated + group.rounds.missed) as f64);
+        |groups, samples| {
+            of_groups(groups, samples, |group| (group.rounds.evaluated + group.rounds.missed) as f64);
         },
     ),
     Metric::counters(
         "chronolith_rule_group_iterations_missed_total",
         GROUP_LABELS,
         "Rounds of a group that were not evaluated, as the round before took too long.",
-        |service, samples| of_groups(service, samples, |group| group.rounds.missed as f64),
+        |groups, samples| of_groups(groups, samples, |group| group.rounds.missed as f64),
     ),
     Metric::counters(
         "chronolith_rule_group_iterations_caught_up_total",
         GROUP_LABELS,
         "Rounds of a group that were evaluated after a start, for times at which the server was down.",
-        |service, samples| of_groups(service, samples, |group| group.rounds.caught_up as f64),
+        |groups, samples| of_groups(groups, samples, |group| group.rounds.caught_up as f64),
     ),
     Metric::counters(
         "chronolith_rule_group_iterations_lost_total",
         GROUP_LABELS,
         "Rounds of a group that were older than rules.catch-up after a start, and are never evaluated.",
-        |service, samples| of_groups(service, samples, |group| group.rounds.lost as f64),
+        |groups, samples| of_groups(groups, samples, |group| group.rounds.lost as f64),
     ),
     Metric::gauges(
         "chronolith_rule_group_interval_seconds",
         GROUP_LABELS,
         "Interval of a group.",
-        |service, samples| {
-            of_groups(service, samples, |group| group.group.interval_ms as f64 / 1e3);
+        |groups, samples| {
+            of_groups(groups, samples, |group| group.group.interval_ms as f64 / 1e3);
         },
     ),
     Metric::gauges(
         "chronolith_rule_group_last_duration_seconds",
         GROUP_LABELS,
         "Duration of the last round of a group.",
-        |service, samples| of_last_round(service, samples, |round| round.duration_ns as f64 / 1e9),
+        |groups, samples| of_last_round(groups, samples, |round| round.duration_ns as f64 / 1e9),
     ),
     Metric::gauges(
         "chronolith_rule_group_last_evaluation_timestamp_seconds",
         GROUP_LABELS,
         "Start of the last round of a group, since 1970.",
-        |service, samples| of_last_round(service, samples, |round| round.started_ns as f64 / 1e9),
+        |groups, samples| of_last_round(groups, samples, |round| round.started_ns as f64 / 1e9),
     ),
     Metric::gauges(
         "chronolith_rule_group_last_evaluation_samples",
         GROUP_LABELS,
         "Samples of the results of the last round of a group.",
-        |service, samples| {
-            of_groups(service, samples, |group| {
+        |groups, samples| {
+            of_groups(groups, samples, |group| {
                 group.rules.iter().map(|rule| rule.sample_count as f64).sum()
             });
         },
     ),
-    Metric::gauges("chronolith_rule_group_rules", GROUP_LABELS, "Rules of a group.", |service, samples| {
-        of_groups(service, samples, |group| group.group.rules().len() as f64);
+    Metric::gauges("chronolith_rule_group_rules", GROUP_LABELS, "Rules of a group.", |groups, samples| {
+        of_groups(groups, samples, |group| group.group.rules().len() as f64);
     }),
     Metric::counters(
         "chronolith_rule_evaluations_total",
         GROUP_LABELS,
         "Evaluations of the rules of a group.",
-        |service, samples| of_groups(service, samples, |group| group.evaluations.all as f64),
+        |groups, samples| of_groups(groups, samples, |group| group.evaluations.all as f64),
     ),
     Metric::counters(
         "chronolith_rule_evaluation_failures_total",
         GROUP_LABELS,
         "Evaluations of the rules of a group that failed.",
-        |service, samples| of_groups(service, samples, |group| group.evaluations.failed as f64),
+        |groups, samples| of_groups(groups, samples, |group| group.evaluations.failed as f64),
     ),
 ];
 
@@ -132,22 +154,23 @@ pub(crate) static RULES: &[Metric<RuleEngine>] = &[
     ),
 ];
 
-fn of_groups(service: &Service, samples: &mut Samples, value: impl Fn(&GroupStatus) -> f64) {
-    for (tenant, status) in service.rules.all() {
-        push(samples, tenant.as_str(), &status, value(&status));
+fn of_groups(groups: &RuleGroups, samples: &mut Samples, value: impl Fn(&GroupStatus) -> f64) {
+    for group in &groups.0 {
+        group.push(samples, value(&group.status));
     }
 }
 
 /// As [`of_groups`], of groups that have had a round.
-fn of_last_round(service: &Service, samples: &mut Samples, value: impl Fn(&LastRound) -> f64) {
-    for (tenant, status) in service.rules.all() {
-        if let Some(round) = &status.last_round {
-            push(samples, tenant.as_str(), &status, value(round));
+fn of_last_round(groups: &RuleGroups, samples: &mut Samples, value: impl Fn(&LastRound) -> f64) {
+    for group in &groups.0 {
+        if let Some(round) = &group.status.last_round {
+            group.push(samples, value(round));
         }
     }
 }
 
-fn push(samples: &mut Samples, tenant: &str, status: &Arc<GroupStatus>, value: f64) {
-    let key = &status.group.key;
-    samples.push(&[tenant, &format!("{};{}", key.file, key.name)], value);
+impl RuleGroup {
+    fn push(&self, samples: &mut Samples, value: f64) {
+        samples.push(&[self.tenant.as_str(), &self.rule_group], value);
+    }
 }
