@@ -24,6 +24,27 @@ pub struct GroupKey {
     pub name: String,
 }
 
+/// Source of groups. Each one replaces its own groups alone, and two groups of different sources may have
+/// equal keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// Rule files of the server.
+    Files,
+    /// Groups that clients have stored by the API.
+    Configured,
+}
+
+impl Origin {
+    /// The word for metrics and for directories on disk.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Origin::Files => "files",
+            Origin::Configured => "configured",
+        }
+    }
+}
+
 /// Settings of the server that fill fields which a group does not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupDefaults {

@@ -6,13 +6,15 @@
 use std::sync::Arc;
 
 use crate::alert::Alerts;
-use crate::group::Group;
+use crate::group::{Group, Origin};
 
 /// A group and its last round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupStatus {
     /// The group as it was loaded.
     pub group: Arc<Group>,
+    /// Source of the group.
+    pub origin: Origin,
     /// The last round; `None` before the first one of this process.
     pub last_round: Option<LastRound>,
     /// One per rule, in the order of the group.
@@ -102,9 +104,10 @@ impl Health {
 impl GroupStatus {
     /// Status of a group before its first round.
     #[must_use]
-    pub fn new(group: Arc<Group>) -> GroupStatus {
+    pub fn new(group: Arc<Group>, origin: Origin) -> GroupStatus {
         let rules = vec![RuleStatus::default(); group.rules().len()];
         let rounds = RoundCounts::default();
-        GroupStatus { group, last_round: None, rules, rounds, evaluations: EvaluationCounts::default() }
+        let evaluations = EvaluationCounts::default();
+        GroupStatus { group, origin, last_round: None, rules, rounds, evaluations }
     }
 }

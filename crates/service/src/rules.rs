@@ -1,7 +1,8 @@
 //! Rule groups of all tenants: their status, their schedule, their states between rounds, and the groups that
 //! clients configure.
 //!
-//! Invariants: a group is known by tenant, file and name; lists of groups are ordered by file and name.
+//! Invariants: a group is known by tenant, origin, file and name; lists of groups are ordered by file, name and
+//! origin.
 //! Not here: the format of rule files, a round and alerts (`chronolith-rules`), evaluation and rule files of
 //! the server (`evaluation::rules`), pages and threads (`server`).
 
@@ -47,13 +48,13 @@ impl RuleContext {
         RuleContext { engine, configured }
     }
 
-    /// Groups of a tenant in order of file and name.
+    /// Groups of a tenant in order of file, name and origin.
     #[must_use]
     pub fn groups(&self, tenant: &TenantId) -> Vec<Arc<GroupStatus>> {
         self.engine.statuses.groups(tenant)
     }
 
-    /// Groups of all tenants in order of tenant, file and name.
+    /// Groups of all tenants in order of tenant, file, name and origin.
     #[must_use]
     pub fn all(&self) -> Vec<(TenantId, Arc<GroupStatus>)> {
         self.engine.statuses.all()

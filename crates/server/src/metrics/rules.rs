@@ -8,8 +8,9 @@ use chronolith_service::Service;
 use chronolith_service::metrics::definition::{Metric, Samples};
 use chronolith_service::rules::engine::RuleEngine;
 
-/// Labels of the metrics of one group; `rule_group` is file and name, as in Prometheus.
-const GROUP_LABELS: &[&str] = &["tenant", "rule_group"];
+/// Labels of the metrics of one group; `rule_group` is file and name, as in Prometheus. A group of a file and
+/// one of the API may have both in common.
+const GROUP_LABELS: &[&str] = &["tenant", "rule_group", "origin"];
 
 /// Groups of all tenants at one moment.
 pub(crate) struct RuleGroups(Vec<RuleGroup>);
@@ -171,6 +172,6 @@ fn of_last_round(groups: &RuleGroups, samples: &mut Samples, value: impl Fn(&Las
 
 impl RuleGroup {
     fn push(&self, samples: &mut Samples, value: f64) {
-        samples.push(&[self.tenant.as_str(), &self.rule_group], value);
+        samples.push(&[self.tenant.as_str(), &self.rule_group, self.status.origin.as_str()], value);
     }
 }

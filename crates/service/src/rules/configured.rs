@@ -22,7 +22,7 @@ use chronolith_rules::file::{
     FileLimits, FileOptions, GroupSource, SourcedGroup, UnknownFields, file_yaml, parse_group,
     parse_with_sources,
 };
-use chronolith_rules::group::{Group, GroupDefaults};
+use chronolith_rules::group::{Group, GroupDefaults, Origin};
 use chronolith_rules::prometheus_templates::PrometheusTemplates;
 use chronolith_rules::schedule::NS_PER_MS;
 use parking_lot::{Mutex, RwLock};
@@ -30,7 +30,6 @@ use parking_lot::{Mutex, RwLock};
 pub use self::error::ConfigureError;
 use self::files::NamespaceFiles;
 use super::engine::RuleEngine;
-use super::group_id::Origin;
 use crate::counter::Counter;
 
 /// Bytes of one group as a client sends it.

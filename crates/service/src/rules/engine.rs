@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::TenantId;
-use chronolith_rules::group::Group;
+use chronolith_rules::group::{Group, Origin};
 use chronolith_rules::round::ActiveGroup;
 use chronolith_rules::status::GroupStatus;
 use parking_lot::{Condvar, Mutex};
 
 use super::counters::RuleCounters;
-use super::group_id::{GroupId, Origin};
+use super::group_id::GroupId;
 use super::interrupts::Interrupts;
 use super::scheduled::{RestoreTimes, Scheduled, Work};
 use super::state_files::StateFiles;
@@ -85,12 +85,12 @@ impl RuleEngine {
                 }
                 None => {
                     scheduled.remove(now_ns);
-                    self.statuses.remove(tenant, &id.key);
+                    self.statuses.remove(id);
                 }
             }
         }
         for (id, group) in loaded {
-            let scheduled = Scheduled::new(group, now_ns);
+            let scheduled = Scheduled::new(group, origin, now_ns);
             self.statuses.put(tenant, scheduled.status.clone());
             state.groups.insert(id, scheduled);
         }

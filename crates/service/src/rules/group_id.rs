@@ -1,26 +1,7 @@
 //! Identity of a group among all tenants and sources of rules.
 
 use chronolith_model::TenantId;
-use chronolith_rules::group::GroupKey;
-
-/// Source of groups. Each one replaces its own groups alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
-    /// Rule files of the server.
-    Files,
-    /// Groups that clients have stored by the API.
-    Configured,
-}
-
-impl Origin {
-    /// Name of the directory with the states of its groups.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Origin::Files => "files",
-            Origin::Configured => "configured",
-        }
-    }
-}
+use chronolith_rules::group::{GroupKey, Origin};
 
 /// A group of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

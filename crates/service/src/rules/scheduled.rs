@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use chronolith_rules::group::Group;
+use chronolith_rules::group::{Group, Origin};
 use chronolith_rules::round::{ActiveGroup, Notifications, StoredGroup};
 use chronolith_rules::schedule::{NS_PER_MS, Schedule};
 use chronolith_rules::status::{GroupStatus, RuleStatus};
@@ -88,11 +88,11 @@ pub struct RoundPlan {
 
 impl Scheduled {
     /// A group that is new in this process at `now_ns`.
-    pub(super) fn new(group: Arc<Group>, now_ns: i64) -> Scheduled {
+    pub(super) fn new(group: Arc<Group>, origin: Origin, now_ns: i64) -> Scheduled {
         Scheduled {
             schedule: Schedule::of(&group),
             active: Some(ActiveGroup::new(group.clone())),
-            status: Arc::new(GroupStatus::new(group.clone())),
+            status: Arc::new(GroupStatus::new(group.clone(), origin)),
             group,
             is_restored: false,
             after_ns: now_ns,
@@ -134,6 +134,7 @@ impl Scheduled {
             evaluations: self.status.evaluations,
             rules: kept_statuses(&group, &self.status),
             group: group.clone(),
+            origin: self.status.origin,
         });
         self.group = group;
         if let Some(active) = self.active.take() {

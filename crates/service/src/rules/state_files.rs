@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
 use chronolith_base::disk::make_dir;
-use chronolith_rules::group::GroupKey;
+use chronolith_rules::group::{GroupKey, Origin};
 use chronolith_rules::round::{StateFile, StateStore, StoredGroup};
 use chronolith_rules::schedule;
 
 use super::counters::RuleCounters;
-use super::group_id::{GroupId, Origin};
+use super::group_id::GroupId;
 
 /// Directory of all states within the data directory.
 const DIR: &str = "rules";

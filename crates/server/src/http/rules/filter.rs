@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use chronolith_model::Matcher;
+use chronolith_rules::group::Origin;
 use chronolith_rules::rule::Rule;
 use chronolith_rules::status::GroupStatus;
 use ring::digest;
@@ -130,10 +131,15 @@ fn is_wanted(names: &HashSet<String>, name: &str) -> bool {
     names.is_empty() || names.contains(name)
 }
 
-/// Token of a group, as Prometheus 3.16 makes it; earlier releases have another hash.
+/// Token of a group. That of a group of a file is as Prometheus 3.16 makes it; earlier releases have another
+/// hash. A group of another origin may have the same file and name, and has another token.
 fn token_of(status: &GroupStatus) -> String {
     let key = &status.group.key;
-    let hash = digest::digest(&digest::SHA256, format!("{};{}", key.file, key.name).as_bytes());
+    let origin = match status.origin {
+        Origin::Files => "",
+        Origin::Configured => ";configured",
+    };
+    let hash = digest::digest(&digest::SHA256, format!("{};{}{origin}", key.file, key.name).as_bytes());
     let mut token = String::with_capacity(64);
     for byte in hash.as_ref() {
         // Writing to a String cannot fail.

@@ -10,7 +10,7 @@ use chronolith_model::{Labels, TenantId};
 use chronolith_promql::parser::ParserOptions;
 use chronolith_rules::alert::{Alert, AlertState, Alerts};
 use chronolith_rules::file::{self, FileLimits, FileOptions, UnknownFields};
-use chronolith_rules::group::{Group, GroupDefaults};
+use chronolith_rules::group::{Group, GroupDefaults, Origin};
 use chronolith_rules::prometheus_templates::PrometheusTemplates;
 use chronolith_rules::status::{GroupStatus, Health, LastRound, RoundCounts, RuleStatus};
 use serde_json::Value;
@@ -113,7 +113,7 @@ fn put_recorded(server: &Fixture, tenant: &TenantId) {
             is_caught_up: false,
         });
         let rules = value["rules"].as_array().expect("a list").iter().map(rule_status_of).collect();
-        let status = GroupStatus { last_round: round, rules, ..GroupStatus::new(group) };
+        let status = GroupStatus { last_round: round, rules, ..GroupStatus::new(group, Origin::Files) };
         server.web.service.rules.put(tenant, Arc::new(status));
     }
 }
@@ -183,6 +183,29 @@ async fn pages_have_each_group_once() {
     }
 }
 
+/// A group of the API hid the one of a file with the same file and name. With equal tokens, pages would never
+/// come to an end.
+#[tokio::test]
+async fn equal_groups_of_a_file_and_of_the_api_are_both_listed() {
+    let server = Fixture::ready();
+    for origin in [Origin::Files, Origin::Configured] {
+        let group = groups("f", "groups: [{name: g, rules: [{record: a, expr: up}]}]").remove(0);
+        server.web.service.rules.put(&TenantId::anonymous(), Arc::new(GroupStatus::new(group, origin)));
+    }
+    let all = server.get("/api/v1/rules").await.json();
+    assert_eq!(all["data"]["groups"].as_array().map(Vec::len), Some(2));
+    let first = server.get("/api/v1/rules?group_limit=1").await.json();
+    let token = first["data"]["groupNextToken"].as_str().expect("a second page");
+    let second = server.get(&format!("/api/v1/rules?group_limit=1&group_next_token={token}")).await.json();
+    assert_eq!(second["data"]["groups"].as_array().map(Vec::len), Some(1));
+    assert!(second["data"]["groupNextToken"].is_null(), "{second}");
+    let metrics = server.get("/metrics").await.text;
+    for origin in ["files", "configured"] {
+        let labels = format!("tenant=\"anonymous\",rule_group=\"f;g\",origin=\"{origin}\"");
+        assert!(metrics.contains(&format!("chronolith_rule_group_rules{{{labels}}} 1")), "{metrics}");
+    }
+}
+
 /// Covers state that was stored before a restart: it is shown before the first round.
 #[tokio::test]
 async fn a_restored_alert_is_not_unknown() {
@@ -192,7 +215,7 @@ async fn a_restored_alert_is_not_unknown() {
         "labels": {"alertname": "A"}, "annotations": {}, "state": "firing", "value": "1",
         "activeAt": "2026-01-01T00:00:00Z"
     }));
-    let mut status = GroupStatus::new(group);
+    let mut status = GroupStatus::new(group, Origin::Files);
     status.rules[0].alerts = Arc::new(Alerts::from_stored([alert]));
     server.web.service.rules.put(&TenantId::anonymous(), Arc::new(status));
     let answer = server.get("/api/v1/rules").await.json();

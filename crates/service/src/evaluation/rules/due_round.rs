@@ -210,7 +210,7 @@ fn status_after(
         duration_ns: ended.duration_ns,
         is_caught_up: plan.is_caught_up,
     });
-    GroupStatus { group, last_round, rules, rounds, evaluations }
+    GroupStatus { group, origin: before.origin, last_round, rules, rounds, evaluations }
 }
 
 fn count(service: &Service, status: &GroupStatus, ended: &EndedRound) {

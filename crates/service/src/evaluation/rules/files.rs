@@ -11,14 +11,13 @@ use chronolith_model::RuleLimits;
 use chronolith_promql::parser::ParserOptions;
 use chronolith_rules::file::{self, FileLimits, FileOptions, UnknownFields};
 use chronolith_rules::glob;
-use chronolith_rules::group::Group;
+use chronolith_rules::group::{Group, Origin};
 use chronolith_rules::prometheus_templates::PrometheusTemplates;
 
 use super::due_round::now_ns;
 use crate::limits::RULE_FILES_MAX;
 use crate::options::{RuleOptions, ServiceOptions};
 use crate::query::context::parser_options;
-use crate::rules::group_id::Origin;
 use crate::service::Service;
 
 /// Errors of files that the text of a failed reading has.
