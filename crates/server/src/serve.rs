@@ -28,6 +28,7 @@ use axum::Router;
 use chronolith_base::{Env, thread};
 use chronolith_rules::notifier::Alert;
 use chronolith_service::evaluation::influxql::continuous;
+use chronolith_service::evaluation::rules::delete_tenant as delete_rules;
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use chronolith_service::options::CarbonProtocol;
 use chronolith_tsdb::{BucketOptions, BucketSources, OpenError, Tsdb, WalJobs};
@@ -152,7 +153,11 @@ impl Server {
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.wal_jobs().roll_checkpoint())?;
         // Waits for rounds of other threads, which must hold up none of them.
-        self.spawn_rounds("tenant-deletion", |_| TICK_PAUSE, |store| store.tenant_deletions().run())?;
+        let service = self.running.web.service.clone();
+        let delete_tenants = move |store: &Tsdb| {
+            store.tenant_deletions().run(|tenant| delete_rules(&service, tenant));
+        };
+        self.spawn_rounds("tenant-deletion", |_| TICK_PAUSE, delete_tenants)?;
         if has_bucket {
             // An upload waits for requests, which must hold up no other work.
             self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.bucket_jobs().upload_blocks())?;

@@ -1,6 +1,6 @@
 //! Evaluation of rules: rounds that are due, as calls of the server itself, and rule files.
 //!
-//! Invariant: rounds begin only while the store can be written.
+//! Invariant: rounds begin only while the store can be written, and while their tenant is not being deleted.
 //! Not here: the schedule (`rules::engine`), threads (`server`).
 
 pub mod batch_evaluation;
@@ -10,6 +10,7 @@ mod recording;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::time::Duration;
 
 use chronolith_model::TenantId;
@@ -24,7 +25,8 @@ use crate::service::Service;
 #[must_use]
 pub fn take_due(service: &Service) -> Vec<DueRound> {
     let engine = &service.rules.engine;
-    if engine.is_stopping() || service.lifecycle.store().is_err() {
+    let Ok(store) = service.lifecycle.store() else { return Vec::new() };
+    if engine.is_stopping() {
         return Vec::new();
     }
     let options = &service.options.rules;
@@ -33,9 +35,21 @@ pub fn take_due(service: &Service) -> Vec<DueRound> {
         horizon_ns: options.catch_up_ms.saturating_mul(NS_PER_MS),
         outage_tolerance_ns: options.outage_tolerance_ms.saturating_mul(NS_PER_MS),
     };
-    let taken =
-        engine.take_due(state_files(service), times, |tenant, running| has_permit(service, tenant, running));
+    let may_run = |tenant: &TenantId, running| {
+        has_permit(service, tenant, running) && !store.tenant_deletions().is_running(tenant)
+    };
+    let taken = engine.take_due(state_files(service), times, may_run);
     taken.into_iter().map(DueRound).collect()
+}
+
+/// Removes the configured groups of a tenant that is marked as deleted, and all states of its groups. Returns
+/// false while a round of the tenant runs; the call may be repeated.
+///
+/// # Errors
+/// As the disk reports.
+pub fn delete_tenant(service: &Service, tenant: &TenantId) -> io::Result<bool> {
+    service.rules.configured.delete_tenant(tenant).map_err(io::Error::other)?;
+    service.rules.engine.delete_tenant(tenant, state_files(service), now_ns(service))
 }
 
 /// Waits until a round ends, groups change, or the next round is due, at most `longest`.

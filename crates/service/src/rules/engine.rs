@@ -6,6 +6,7 @@
 //! Not here: threads (`server::serve`), evaluation (`evaluation::rules`), times of one group (`scheduled`).
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,6 +184,31 @@ impl RuleEngine {
         }
         state.is_changed = true;
         self.changed.notify_all();
+    }
+
+    /// Removes the states of a tenant, of which [`RuleEngine::take_due`] takes no rounds any more. Groups of
+    /// rule files begin again at `now_ns` without state; series of removed groups are marked no more. Returns
+    /// false while a round of the tenant runs: it would write its state again.
+    ///
+    /// # Errors
+    /// As the disk reports; the call may be repeated.
+    pub(crate) fn delete_tenant(
+        &self,
+        tenant: &TenantId,
+        files: StateFiles<'_>,
+        now_ns: i64,
+    ) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        if state.running.contains_key(tenant) {
+            return Ok(false);
+        }
+        files.remove_tenant(tenant)?;
+        state.groups.retain(|id, scheduled| id.tenant != *tenant || scheduled.is_loaded());
+        for (id, scheduled) in state.groups.iter_mut().filter(|(id, _)| id.tenant == *tenant) {
+            *scheduled = Scheduled::new(scheduled.group().clone(), id.origin, now_ns);
+            self.statuses.put(tenant, scheduled.status.clone());
+        }
+        Ok(true)
     }
 
     /// The status of a group that its next round continues.

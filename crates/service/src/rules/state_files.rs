@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
 use chronolith_base::disk::make_dir;
+use chronolith_model::TenantId;
 use chronolith_rules::group::{GroupKey, Origin};
 use chronolith_rules::round::{StateFile, StateStore, StoredGroup};
 use chronolith_rules::schedule;
@@ -100,6 +101,19 @@ impl StateFiles<'_> {
                 tracing::warn!(file = %path.display(), %error, "state of a removed rule group not removed");
             }
         }
+    }
+
+    /// Removes all files of a tenant, also those of its configured groups, durably.
+    pub(super) fn remove_tenant(&self, tenant: &TenantId) -> io::Result<()> {
+        for origin in [Origin::Files, Origin::Configured] {
+            let dir = self.data_dir.join(DIR).join(origin.as_str());
+            if !self.disk.exists(&dir.join(tenant.as_str())) {
+                continue;
+            }
+            self.disk.remove_dir_all(&dir.join(tenant.as_str()))?;
+            self.disk.sync_dir(&dir)?;
+        }
+        Ok(())
     }
 
     /// Paths of all states.

@@ -1,9 +1,11 @@
-//! Steps of the deletion of a tenant: bucket, databases, head, blocks, and what else has its name.
+//! Steps of the deletion of a tenant: rules, bucket, databases, head, blocks, and what else has its name.
 //!
 //! Invariants: each step may be repeated, so a deletion that died anywhere begins again; other tenants
 //! keep everything. Uploads and the maintenance of the bucket wait meanwhile, so no object of the tenant
 //! is written after the removal. The samples in the WAL are gone before the mark is.
 //! Not here: marks and progress (`tenant_deletions`).
+
+use std::io;
 
 use chronolith_bucket::snapshots::Change;
 use chronolith_bucket::{BucketError, BucketLayout, Folder};
@@ -88,15 +90,15 @@ impl<'a> TenantDeletionJobs<'a> {
 
     /// Deletes the marked tenants. To be called every second, on a thread of its own. A failure is logged,
     /// counted and retried by a later call.
-    pub fn run(&self) {
+    ///
+    /// For each tenant, `delete_rules` removes first what the caller keeps of it below the data directory. It may
+    /// be called again after it has succeeded. The tenant waits for a later call if it returns false.
+    pub fn run(&self, delete_rules: impl Fn(&TenantId) -> io::Result<bool>) {
         for tenant in self.deletions().marked() {
             let deletions = self.deletions();
-            let deleted = self.delete(&tenant).and_then(|()| {
-                let finished = deletions.finish(&tenant);
-                finished.map_err(|error| AdminError::Io { path: "tenant-deletions".into(), error })
-            });
-            match deleted {
-                Ok(()) => tracing::info!(%tenant, "tenant deleted"),
+            match self.delete_all(&tenant, &delete_rules) {
+                Ok(true) => tracing::info!(%tenant, "tenant deleted"),
+                Ok(false) => {}
                 Err(AdminError::Closed) => return,
                 Err(error) => {
                     tracing::error!(%tenant, %error, "deleting a tenant failed, retrying");
@@ -112,6 +114,21 @@ impl<'a> TenantDeletionJobs<'a> {
 
     fn begin_step(&self, tenant: &TenantId, step: DeletionStep) {
         self.deletions().update(tenant, |progress| progress.step = step);
+    }
+
+    /// Deletes a tenant and its mark. Returns false if it has to wait.
+    fn delete_all(
+        &self,
+        tenant: &TenantId,
+        delete_rules: impl Fn(&TenantId) -> io::Result<bool>,
+    ) -> Result<bool, AdminError> {
+        let failed = |path: &str, error| AdminError::Io { path: path.into(), error };
+        if !delete_rules(tenant).map_err(|error| failed("rules", error))? {
+            return Ok(false);
+        }
+        self.delete(tenant)?;
+        self.deletions().finish(tenant).map_err(|error| failed("tenant-deletions", error))?;
+        Ok(true)
     }
 
     fn delete(&self, tenant: &TenantId) -> Result<(), AdminError> {

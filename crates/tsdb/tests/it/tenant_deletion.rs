@@ -171,7 +171,7 @@ fn a_deleted_tenant_leaves_nothing_and_its_name_can_be_used_again() {
     let tsdb = filled(&machine);
     compare(&machine, &tsdb, ALL, "before");
     tsdb.tenant_deletions().begin(&id("a")).expect("marked");
-    tsdb.tenant_deletions().run();
+    tsdb.tenant_deletions().run(|_| Ok(true));
     assert!(is_done(&tsdb));
     compare(&machine, &tsdb, NONE, "deleted");
     assert_eq!(files_with(&machine, "/data", "of <a>"), [] as [String; 0]);
@@ -204,7 +204,7 @@ fn writes_are_refused_while_a_tenant_is_deleted() {
     let event = GraphiteEvent { when_s: 1, what: String::new(), tags: Vec::new(), data: String::new() };
     assert!(tsdb.graphite().add_event(&id("a"), &AnnotationLimits::default(), event).is_err());
     write(&tsdb, &store_of("b"), "m", &samples(0)).expect("another tenant");
-    tsdb.tenant_deletions().run();
+    tsdb.tenant_deletions().run(|_| Ok(true));
     write(&tsdb, &store_of("a"), "m", &samples(0)).expect("stored again");
 }
 
@@ -220,7 +220,7 @@ fn a_bucket_in_thanos_layout_refuses_a_deletion_before_anything_is_marked() {
     let refused = tsdb.tenant_deletions().begin(&tenant).expect_err("refused");
     assert!(matches!(&refused, AdminError::Bucket(why) if why.contains("(bucket.layout)")), "{refused}");
     assert!(tsdb.tenant_deletions().state_of(&tenant).is_none());
-    tsdb.tenant_deletions().run();
+    tsdb.tenant_deletions().run(|_| Ok(true));
     assert_eq!(world.machine.read(&tsdb, &store, "m").len(), 20);
     write(&tsdb, &store, "m", &samples(1)).expect("writes are not refused");
 }
@@ -231,7 +231,7 @@ fn a_crash_at_any_disk_operation_is_followed_by_the_rest_of_the_deletion() {
     let tsdb = filled(&machine);
     let before = machine.disk.op_count();
     tsdb.tenant_deletions().begin(&id("a")).expect("marked");
-    tsdb.tenant_deletions().run();
+    tsdb.tenant_deletions().run(|_| Ok(true));
     let op_count = machine.disk.op_count() - before;
     assert!(op_count > 30, "{op_count}");
     for survived in 0..=op_count {
@@ -240,7 +240,7 @@ fn a_crash_at_any_disk_operation_is_followed_by_the_rest_of_the_deletion() {
         machine.disk.fail_after(survived);
         let begun = tsdb.tenant_deletions().begin(&id("a")).is_ok();
         if begun {
-            tsdb.tenant_deletions().run();
+            tsdb.tenant_deletions().run(|_| Ok(true));
         }
         let was_done = is_done(&tsdb);
         machine.disk.crash();
@@ -251,7 +251,7 @@ fn a_crash_at_any_disk_operation_is_followed_by_the_rest_of_the_deletion() {
             compare(&machine, &tsdb, NONE, &when);
         }
         assert!(survived < op_count || was_done, "{when}");
-        tsdb.tenant_deletions().run();
+        tsdb.tenant_deletions().run(|_| Ok(true));
         let is_marked = begun || counts(&machine, &tsdb, "a") == NONE;
         compare(&machine, &tsdb, if is_marked { NONE } else { ALL }, &when);
         assert_eq!(tsdb.tenant_deletions().running_count(), 0, "{when}");
@@ -268,12 +268,12 @@ fn a_failure_is_shown_and_the_next_attempt_ends_the_deletion() {
     let tsdb = filled(&machine);
     tsdb.tenant_deletions().begin(&id("a")).expect("marked");
     machine.disk.fail_some(0, 1);
-    tsdb.tenant_deletions().run();
+    tsdb.tenant_deletions().run(|_| Ok(true));
     let Some(DeletionState::Running(progress)) = tsdb.tenant_deletions().state_of(&id("a")) else {
         panic!("it failed")
     };
     assert!(progress.error.is_some_and(|error| error.contains("injected disk failure")));
-    tsdb.tenant_deletions().run();
+    tsdb.tenant_deletions().run(|_| Ok(true));
     assert!(is_done(&tsdb));
     compare(&machine, &tsdb, NONE, "the next attempt");
 }
@@ -294,7 +294,7 @@ fn the_folder_of_a_tenant_in_the_bucket_is_removed_and_no_other_one() {
     wait_for_series(&world, &reader, "a", 1);
     assert!(before.iter().all(|count| *count > 5), "{before:?}");
     tsdb.tenant_deletions().begin(&id("a")).expect("marked");
-    tsdb.tenant_deletions().run();
+    tsdb.tenant_deletions().run(|_| Ok(true));
     assert!(is_done(&tsdb), "{:?}", tsdb.tenant_deletions().state_of(&id("a")));
     assert_eq!(NAMES.map(objects)[1..], before[1..]);
     // Empty lists stay, so that other processes notice.

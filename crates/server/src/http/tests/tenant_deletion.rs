@@ -18,7 +18,7 @@ fn fixture() -> Fixture {
 /// Runs the deletions, as the server does every second.
 async fn run(server: &Fixture) {
     let store = server.web.service.lifecycle.store().expect("open").clone();
-    tokio::task::spawn_blocking(move || store.tenant_deletions().run()).await.expect("no panic");
+    tokio::task::spawn_blocking(move || store.tenant_deletions().run(|_| Ok(true))).await.expect("no panic");
 }
 
 async fn series_count(server: &Fixture, tenant: &str) -> usize {
