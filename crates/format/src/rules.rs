@@ -1,4 +1,4 @@
-//! State of a group of rules: its last round, and the alerts of its rules.
+//! State of a group of rules: its last round, the alerts of its rules, and the series that they record.
 //!
 //! Invariants: readers take untrusted bytes, never panic, and allocate no more than the payload has bytes.
 //! Layout: `docs/rules.md`.
@@ -8,8 +8,10 @@ use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
-/// Version of the layout, the first byte.
-pub const STATE_VERSION: u8 = 1;
+/// Version of the layout that is written, the first byte.
+pub const STATE_VERSION: u8 = 2;
+/// Version without series, which is read.
+const VERSION_WITHOUT_SERIES: u8 = 1;
 
 /// First bytes of a file with the state of a group.
 const FILE_MAGIC: [u8; 8] = *b"CHRLRULE";
@@ -67,6 +69,22 @@ pub struct StoredRule {
     pub alerts: Vec<StoredAlert>,
 }
 
+/// A recording rule with the series of its last result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRecording {
+    /// Metric name of all series.
+    pub name: String,
+    /// Labels of the rule by name, which all series have.
+    pub labels: Vec<(String, String)>,
+    /// Rules of the group before it with the same name and labels.
+    pub ordinal: u64,
+    /// Names of the other labels.
+    pub label_names: Vec<String>,
+    /// Per series one value for each of `label_names`; empty if the series does not have the label. Without
+    /// names, there is one series at most.
+    pub series: Vec<Vec<String>>,
+}
+
 /// A group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredGroup {
@@ -78,10 +96,15 @@ pub struct StoredGroup {
     pub last_round_ns: Option<i64>,
     /// Alerting rules that have alerts.
     pub rules: Vec<StoredRule>,
+    /// Recording rules that have series; `None` if they are unknown.
+    pub recordings: Option<Vec<StoredRecording>>,
 }
 
 impl StoredGroup {
     /// Appends the bytes of the state.
+    ///
+    /// # Panics
+    /// If a series has another number of values than there are names.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(STATE_VERSION);
         put_text(out, &self.file);
@@ -96,6 +119,11 @@ impl StoredGroup {
             put_uvarint(out, rule.alerts.len() as u64);
             rule.alerts.iter().for_each(|alert| put_alert(out, alert));
         }
+        out.push(u8::from(self.recordings.is_some()));
+        if let Some(recordings) = &self.recordings {
+            put_uvarint(out, recordings.len() as u64);
+            recordings.iter().for_each(|recording| put_recording(out, recording));
+        }
     }
 
     /// Reads a state; bytes after it are an error.
@@ -105,9 +133,10 @@ impl StoredGroup {
     pub fn decode(payload: &[u8]) -> Result<StoredGroup, DecodeError> {
         let mut reader = ByteReader::new(payload);
         let version = reader.u8("rule state version")?;
-        if version != STATE_VERSION {
+        if version != STATE_VERSION && version != VERSION_WITHOUT_SERIES {
             let found = u64::from(version);
-            return Err(DecodeError::Invalid { what: "rule state version", offset: 0, expected: "1", found });
+            let what = "rule state version";
+            return Err(DecodeError::Invalid { what, offset: 0, expected: "1 or 2", found });
         }
         let file = text(&mut reader, "rule file")?;
         let name = text(&mut reader, "rule group")?;
@@ -117,6 +146,10 @@ impl StoredGroup {
         for _ in 0..reader.length("rule count")? {
             rules.push(rule(&mut reader)?);
         }
+        let recordings = match version {
+            VERSION_WITHOUT_SERIES => None,
+            _ => recordings(&mut reader)?,
+        };
         if !reader.is_empty() {
             let found = reader.remaining() as u64;
             let offset = reader.offset();
@@ -127,7 +160,7 @@ impl StoredGroup {
                 found,
             });
         }
-        Ok(StoredGroup { file, name, last_round_ns, rules })
+        Ok(StoredGroup { file, name, last_round_ns, rules, recordings })
     }
 }
 
@@ -218,6 +251,53 @@ fn put_alert(out: &mut Vec<u8>, alert: &StoredAlert) {
     times.iter().for_each(|(_, time_ns)| put_time(out, *time_ns));
     put_pairs(out, &alert.labels);
     put_pairs(out, &alert.annotations);
+}
+
+fn put_recording(out: &mut Vec<u8>, recording: &StoredRecording) {
+    let StoredRecording { name, labels, ordinal, label_names, series } = recording;
+    put_text(out, name);
+    put_pairs(out, labels);
+    put_uvarint(out, *ordinal);
+    put_uvarint(out, label_names.len() as u64);
+    label_names.iter().for_each(|name| put_text(out, name));
+    assert!(!label_names.is_empty() || series.len() <= 1, "series differ in their labels");
+    put_uvarint(out, series.len() as u64);
+    for values in series {
+        assert_eq!(values.len(), label_names.len(), "a series has one value per name");
+        values.iter().for_each(|value| put_text(out, value));
+    }
+}
+
+fn recordings(reader: &mut ByteReader<'_>) -> Result<Option<Vec<StoredRecording>>, DecodeError> {
+    if flags(reader, "recorded series flag", 1)? == 0 {
+        return Ok(None);
+    }
+    let mut recordings = Vec::new();
+    for _ in 0..reader.length("recording rule count")? {
+        recordings.push(recording(reader)?);
+    }
+    Ok(Some(recordings))
+}
+
+fn recording(reader: &mut ByteReader<'_>) -> Result<StoredRecording, DecodeError> {
+    let name = text(reader, "recording rule name")?;
+    let labels = pairs(reader, "recording rule labels")?;
+    let ordinal = reader.uvarint("recording rule ordinal")?;
+    let mut label_names = Vec::new();
+    for _ in 0..reader.length("label name count")? {
+        label_names.push(text(reader, "label name")?);
+    }
+    // A value has a byte of length at least, so the bytes that are left bound the count.
+    let count = match label_names.is_empty() {
+        true => usize::from(flags(reader, "series count", 1)?),
+        false => reader.length("series count")?,
+    };
+    let mut series = Vec::new();
+    for _ in 0..count {
+        let values = label_names.iter().map(|_| text(reader, "label value"));
+        series.push(values.collect::<Result<Vec<String>, DecodeError>>()?);
+    }
+    Ok(StoredRecording { name, labels, ordinal, label_names, series })
 }
 
 fn rule(reader: &mut ByteReader<'_>) -> Result<StoredRule, DecodeError> {

@@ -21,6 +21,7 @@ mod alerting;
 mod evaluation;
 mod recording;
 mod state;
+mod stored_series;
 
 /// An expression of a rule.
 #[derive(Debug, Clone, Copy)]
@@ -184,7 +185,7 @@ struct RuleState {
 pub struct ActiveGroup {
     group: Arc<Group>,
     rules: Vec<RuleState>,
-    /// Series of rules that were removed: the next round marks them.
+    /// Series of rules that were removed, also while the server was down: the next round marks them.
     stale_series: Vec<Labels>,
     last_round_ns: Option<i64>,
 }

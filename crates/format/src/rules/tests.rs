@@ -1,4 +1,4 @@
-//! States round-trip; damaged ones end without panic; the golden file reads as ever.
+//! States round-trip; damaged ones end without panic; golden files read as ever.
 
 use super::*;
 
@@ -48,6 +48,25 @@ fn group() -> StoredGroup {
             rule("Größe", 300, vec![resolved]),
             rule("", 1, Vec::new()),
         ],
+        recordings: Some(vec![
+            StoredRecording {
+                name: "job:up:sum".to_owned(),
+                labels: pairs_of(&[("team", "a")]),
+                ordinal: 0,
+                label_names: vec!["env".to_owned(), "job".to_owned()],
+                series: vec![
+                    vec![String::new(), "api".to_owned()],
+                    vec!["prod".to_owned(), "Größe".to_owned()],
+                ],
+            },
+            StoredRecording {
+                name: "r".to_owned(),
+                labels: Vec::new(),
+                ordinal: 300,
+                label_names: Vec::new(),
+                series: vec![Vec::new()],
+            },
+        ]),
     }
 }
 
@@ -59,9 +78,15 @@ fn bytes_of(group: &StoredGroup) -> Vec<u8> {
 
 #[test]
 fn a_state_round_trips() {
-    let empty =
-        StoredGroup { file: String::new(), name: String::new(), last_round_ns: None, rules: Vec::new() };
-    for group in [group(), empty] {
+    let empty = StoredGroup {
+        file: String::new(),
+        name: String::new(),
+        last_round_ns: None,
+        rules: Vec::new(),
+        recordings: None,
+    };
+    let without_rules = StoredGroup { recordings: Some(Vec::new()), ..empty.clone() };
+    for group in [group(), empty, without_rules] {
         assert_eq!(StoredGroup::decode(&bytes_of(&group)), Ok(group));
     }
 }
@@ -101,8 +126,8 @@ fn a_flipped_bit_never_panics() {
 #[test]
 fn a_later_version_is_refused() {
     let mut bytes = bytes_of(&group());
-    bytes[0] = 2;
-    let want = DecodeError::Invalid { what: "rule state version", offset: 0, expected: "1", found: 2 };
+    bytes[0] = STATE_VERSION + 1;
+    let want = DecodeError::Invalid { what: "rule state version", offset: 0, expected: "1 or 2", found: 3 };
     assert_eq!(StoredGroup::decode(&bytes), Err(want));
 }
 
@@ -122,10 +147,21 @@ fn a_file_that_is_cut_or_has_a_flipped_bit_is_an_error() {
 }
 
 #[test]
-fn the_golden_file_reads_as_ever() {
-    let golden = include_bytes!("../../testdata/rules/group-state.bin");
+fn golden_files_read_as_ever() {
+    let golden = include_bytes!("../../testdata/rules/group-state-2.bin");
     assert_eq!(bytes_of(&group()), golden, "what is written has changed: that needs a version");
     assert_eq!(StoredGroup::decode(golden), Ok(group()));
+    let without_series = include_bytes!("../../testdata/rules/group-state.bin");
+    assert_eq!(StoredGroup::decode(without_series), Ok(StoredGroup { recordings: None, ..group() }));
+}
+
+/// A file of 50 bytes must not ask for memory for 2^60 series without labels.
+#[test]
+fn more_series_than_labels_can_tell_apart_are_an_error() {
+    let bytes = bytes_of(&group());
+    let mut many = bytes.clone();
+    *many.last_mut().expect("bytes") = 2;
+    assert!(matches!(StoredGroup::decode(&many), Err(DecodeError::Invalid { what: "series count", .. })));
 }
 
 proptest::proptest! {

@@ -1,21 +1,26 @@
-//! State of a group between processes: alerts of its rules, and the time of its last round.
+//! State of a group between processes: alerts of its rules, series of its recording rules, and the time of its
+//! last round.
 //!
-//! Invariant: a state that was stored by any version of the rules restores what still fits: alerts of rules
-//! with an equal name and labels.
-//! Not here: series of recording rules (a series that ends during an outage gets no staleness marker), the
-//! bytes (`format::rules`), files (the caller).
+//! Invariant: a state that was stored by any version of the rules restores what still fits: alerts and series
+//! of rules with an equal name and labels.
+//! Not here: labels of series as they are stored (`stored_series`), the bytes (`format::rules`), files (the
+//! caller).
 
 use std::collections::{BTreeMap, HashMap};
 
-use chronolith_format::rules::{StoredAlert, StoredAlertState, StoredGroup, StoredRule};
+use chronolith_format::rules::{StoredAlert, StoredAlertState, StoredGroup, StoredRecording, StoredRule};
 use chronolith_model::Labels;
 
-use super::{ActiveGroup, alerting};
+use super::{ActiveGroup, alerting, stored_series};
 use crate::alert::{Alert, AlertState, Alerts};
 use crate::rule::{Rule, RuleIdentity};
 
+/// Name, labels and ordinal of a rule: it finds its state again by them.
+type StoredIdentity<'a> = (&'a str, BTreeMap<&'a str, &'a str>, u64);
+
 impl ActiveGroup {
-    /// The state after the last round; rules without alerts are left out.
+    /// The state after the last round; rules without alerts and without series are left out. Cost: a copy of
+    /// the labels of all alerts and series.
     #[must_use]
     pub fn state(&self) -> StoredGroup {
         let rules = self.group.rules().iter().zip(ordinals(self.group.rules())).zip(&self.rules);
@@ -33,16 +38,27 @@ impl ActiveGroup {
             name: key.name.clone(),
             last_round_ns: self.last_round_ns,
             rules: with_alerts.collect(),
+            recordings: self.recordings(),
         }
     }
 
+    /// Series of recording rules; `None` beyond the bounds of a state.
+    fn recordings(&self) -> Option<Vec<StoredRecording>> {
+        let rules = self.group.rules().iter().zip(ordinals(self.group.rules())).zip(&self.rules);
+        let mut room = stored_series::Room::default();
+        let with_series =
+            rules.filter(|((rule, _), state)| rule.alerting().is_none() && !state.series.is_empty());
+        with_series.map(|((rule, ordinal), state)| room.stored(rule, ordinal, &state.series)).collect()
+    }
+
     /// Takes over the state of an earlier process that ended before `now_ns`. Firing and resolved alerts
-    /// continue; pending ones continue unless the last round is older than `outage_tolerance_ns`.
+    /// continue; pending ones continue unless the last round is older than `outage_tolerance_ns`. The next
+    /// round marks the series of recording rules that end, and those of rules that are gone.
     pub fn restore(&mut self, stored: &StoredGroup, now_ns: i64, outage_tolerance_ns: i64) {
         self.last_round_ns = stored.last_round_ns.filter(|last_ns| *last_ns <= now_ns);
         let outage_ns = stored.last_round_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
         let is_long = outage_ns.is_none_or(|outage_ns| outage_ns > outage_tolerance_ns);
-        let mut by_identity: HashMap<(&str, BTreeMap<&str, &str>, u64), &StoredRule> = HashMap::new();
+        let mut by_identity: HashMap<StoredIdentity<'_>, &StoredRule> = HashMap::new();
         for rule in &stored.rules {
             let labels = borrowed(&rule.labels).collect();
             by_identity.insert((&rule.name, labels, rule.ordinal), rule);
@@ -57,6 +73,24 @@ impl ActiveGroup {
             state.series = written.into_iter().map(|sample| sample.labels).collect();
             if is_long {
                 state.alerts.drop_pending();
+            }
+        }
+        self.restore_series(stored.recordings.as_deref().unwrap_or_default());
+    }
+
+    fn restore_series(&mut self, stored: &[StoredRecording]) {
+        let mut states: HashMap<StoredIdentity<'_>, &mut Vec<Labels>> = HashMap::new();
+        let rules = self.group.rules().iter().zip(ordinals(self.group.rules())).zip(&mut self.rules);
+        for ((rule, ordinal), state) in rules.filter(|((rule, _), _)| rule.alerting().is_none()) {
+            let labels = rule.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            states.insert((&rule.name, labels, ordinal), &mut state.series);
+        }
+        for recording in stored {
+            let mut series = stored_series::restored(recording);
+            let labels = borrowed(&recording.labels).collect();
+            match states.get_mut(&(recording.name.as_str(), labels, recording.ordinal)) {
+                Some(of_rule) => **of_rule = series,
+                None => self.stale_series.append(&mut series),
             }
         }
     }

@@ -85,9 +85,7 @@ pub(crate) static RULE_GROUPS: &[Metric<RuleGroups>] = &[
         GROUP_LABELS,
         "Samples of the results of the last round of a group.",
         |groups, samples| {
-            of_groups(groups, samples, |group| {
-                group.rules.iter().map(|rule| rule.sample_count as f64).sum()
-            });
+            of_groups(groups, samples, |group| group.rules.iter().map(|rule| rule.sample_count as f64).sum());
         },
     ),
     Metric::gauges("chronolith_rule_group_rules", GROUP_LABELS, "Rules of a group.", |groups, samples| {
@@ -137,6 +135,12 @@ pub(crate) static RULES: &[Metric<RuleEngine>] = &[
         "chronolith_rule_state_write_failures_total",
         "States of rule groups that could not be stored after a round.",
         |engine| engine.counters.state_write_failures.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_states_without_series_total",
+        "States of rule groups that were stored without the series of recording rules, as a group has more than \
+         10000: those that end during a restart get no staleness marker.",
+        |engine| engine.counters.states_without_series.as_f64(),
     ),
     Metric::counter(
         "chronolith_rule_state_damaged_files_total",

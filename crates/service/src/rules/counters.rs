@@ -13,6 +13,8 @@ pub struct RuleCounters {
     pub evaluations: Seconds,
     /// States that could not be stored.
     pub state_write_failures: Counter,
+    /// States that were stored without the series of recording rules: the group has too many.
+    pub states_without_series: Counter,
     /// Files of states that could not be read.
     pub damaged_states: Counter,
     /// Samples that the store refused.

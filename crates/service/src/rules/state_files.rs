@@ -155,6 +155,9 @@ fn is_of(file: &StateFile, id: &GroupId) -> bool {
 
 impl StateStore for GroupFile<'_> {
     fn save(&mut self, state: &StoredGroup) -> Result<(), String> {
+        if state.recordings.is_none() {
+            self.files.counters.states_without_series.add(1);
+        }
         self.files.save(self.id, state).map_err(|error| {
             self.files.counters.state_write_failures.add(1);
             format!("storing the state of the rule group: {error}")

@@ -118,6 +118,63 @@ fn alerts_of_other_rules_are_not_restored() {
     }
 }
 
+/// Series of recording rules were forgotten at a restart, so that one that ended meanwhile went on for five
+/// minutes of queries.
+#[test]
+fn a_series_that_ends_during_a_restart_is_marked_as_stale() {
+    let recording = |labels: &str| format!("  - record: r\n    expr: z\n    labels: {{{labels}}}\n");
+    let mut group = ActiveGroup::new(group_of_rules(&recording("l: '1'")));
+    let mut env = Environment::default();
+    env.answer("z", &[("z{a=1}", 1.0), ("z{b=2,l=x}", 2.0), ("z", 3.0)]);
+    env.round(&mut group, 60);
+    let mut group = restarted(&group, 100);
+    env.answer("z", &[("z", 4.0)]);
+    env.round(&mut group, 120);
+    let marks = |series: &str| format!("{series} stale @120000");
+    let ended = ["r{a=\"1\", l=\"1\"}", "r{b=\"2\", l=\"1\"}"].map(marks);
+    let written = env.written();
+    assert_eq!(
+        written.iter().filter(|sample| sample.contains("stale")).collect::<Vec<_>>(),
+        ended.each_ref()
+    );
+    assert_eq!(written.len(), 3, "{written:?}");
+    // The rule has other labels after the next start: it is another one, whose series have ended.
+    let mut after = ActiveGroup::new(group_of_rules(&recording("l: '2'")));
+    after.restore(&group.state(), 130 * SECOND, 0);
+    env.round(&mut after, 180);
+    assert_eq!(env.written(), ["r{l=\"2\"} 4 @180000", "r{l=\"1\"} stale @180000"]);
+}
+
+#[test]
+fn more_series_than_a_state_may_have_are_left_out_as_a_whole() {
+    let rules = "  - record: r\n    expr: z\n  - record: s\n    expr: y\n";
+    let stored = |of_r: usize, of_s: usize, label: &dyn Fn(usize) -> String| {
+        let mut group = ActiveGroup::new(group_of_rules(rules));
+        let mut env = Environment::default();
+        for (expression, count) in [("z", of_r), ("y", of_s)] {
+            let series: Vec<String> =
+                (0..count).map(|idx| format!("{expression}{{{}}}", label(idx))).collect();
+            let samples: Vec<(&str, f64)> = series.iter().map(|one| (one.as_str(), 1.0)).collect();
+            env.answer(expression, &samples);
+        }
+        env.round(&mut group, 60);
+        let state = group.state();
+        if state.recordings.is_some() {
+            assert_eq!(restarted(&group, 60).state(), state);
+        }
+        let mut bytes = Vec::new();
+        state.encode(&mut bytes);
+        (state.recordings.is_some(), bytes.len())
+    };
+    let instance = |idx: usize| format!("instance=host-{idx:05}:9100");
+    let (is_stored, bytes) = stored(6000, 4000, &instance);
+    assert!(is_stored);
+    assert!(bytes < 10_000 * 17 + 100, "{bytes} bytes");
+    assert!(!stored(6000, 4001, &instance).0);
+    assert!(!stored(2000, 0, &|idx| format!("l{idx}=x")).0, "2,000 labels of 2,000 series");
+    assert!(!stored(2, 0, &|idx| format!("l={}{idx}", "x".repeat(600_000))).0, "two long labels");
+}
+
 #[test]
 fn a_state_of_the_future_gives_no_last_round() {
     let mut group = ActiveGroup::new(group_of_rules(RULES));

@@ -7,8 +7,13 @@ use std::time::Duration;
 use chronolith_base::{Clock as _, Disk as _};
 use chronolith_model::TenantId;
 use chronolith_rules::alert::AlertState;
+use chronolith_rules::group::{GroupKey, Origin};
+use chronolith_rules::round::{StateStore as _, StoredGroup};
 
 use super::environment::{Environment, Points, START_MS, started};
+use crate::evaluation::rules::due_round::state_files;
+use crate::rules::group_id::GroupId;
+use crate::rules::state_files::GroupFile;
 
 const RULES: &str = "groups:
 - name: g
@@ -140,6 +145,45 @@ fn a_damaged_state_is_put_aside_and_the_group_starts_anew() {
     server.run_for(Duration::from_secs(60));
     assert_eq!(server.status().rules[0].alerts.state(), AlertState::Firing);
     assert!(server.disk.exists(&path));
+}
+
+/// A series that ended while the server was down was seen by queries for five minutes more.
+#[test]
+fn a_recorded_series_that_ends_while_the_server_is_down_is_stale() {
+    let tenant = TenantId::anonymous();
+    let server = started(|options| options.rules.catch_up_ms = 0);
+    server.load("a.yml", "groups: [{name: g, rules: [{record: r, expr: x}]}]").expect("valid");
+    server.write(&tenant, &[("__name__", "x"), ("a", "1")], START_MS, 1.0);
+    for step in 0..40 {
+        server.write(&tenant, &[("__name__", "x"), ("b", "1")], START_MS + step * 15_000, 1.0);
+    }
+    server.run_for(Duration::from_secs(240));
+    assert_eq!(server.count(&tenant, "r", server.clock.now_ms()), 2);
+    let server = server.restart(Duration::from_secs(90));
+    server.run_for(Duration::from_secs(70));
+    assert_eq!(server.status().rounds.caught_up, 0);
+    assert_eq!(server.count(&tenant, "r", server.clock.now_ms()), 1);
+}
+
+#[test]
+fn a_state_without_series_is_counted() {
+    let server = started(|_| {});
+    let key = GroupKey { file: "a.yml".to_owned(), name: "g".to_owned() };
+    let id = GroupId { tenant: TenantId::anonymous(), origin: Origin::Files, key };
+    let file = || GroupFile { files: state_files(&server.service), id: &id };
+    let mut state = StoredGroup {
+        file: "a.yml".to_owned(),
+        name: "g".to_owned(),
+        last_round_ns: None,
+        rules: Vec::new(),
+        recordings: Some(Vec::new()),
+    };
+    file().save(&state).expect("stored");
+    assert_eq!(server.service.rules.engine.counters.states_without_series.get(), 0);
+    state.recordings = None;
+    file().save(&state).expect("stored");
+    assert_eq!(server.service.rules.engine.counters.states_without_series.get(), 1);
+    assert_eq!(state_files(&server.service).load(&id), Some(state));
 }
 
 #[test]
