@@ -10,7 +10,7 @@ mod error;
 mod issuer_keys;
 mod refusals;
 pub(crate) mod rounds;
-mod rules;
+mod scheduler;
 pub(crate) mod scrape;
 mod shutdown;
 mod stall;
@@ -27,7 +27,6 @@ use std::time::Duration;
 use axum::Router;
 use chronolith_base::{Env, thread};
 use chronolith_rules::notifier::Alert;
-use chronolith_service::evaluation::influxql::continuous;
 use chronolith_service::evaluation::rules::delete_tenant as delete_rules;
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use chronolith_service::options::CarbonProtocol;
@@ -92,7 +91,7 @@ impl Server {
             tls.read(&web.service.env).map_err(RunError::WebConfig)?;
         }
         start_notifier(&web, &runtime)?;
-        rules::read_files(&web)?;
+        scheduler::read_rule_files(&web)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(web.clone(), listener, http::router(web.clone()), closed.clone()));
         listen_for_points(&web, &runtime, &closed)?;
@@ -164,8 +163,7 @@ impl Server {
             // Neither do uploads wait for removals.
             self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
-        self.spawn_continuous_queries()?;
-        self.spawn_rules()?;
+        self.spawn_scheduler()?;
         self.spawn_notifier()?;
         let is_read_only = self.running.web.service.options.is_read_only;
         if is_read_only {
@@ -257,26 +255,13 @@ impl Server {
         Ok(())
     }
 
-    fn spawn_continuous_queries(&mut self) -> Result<(), RunError> {
+    /// Starts rounds of rules and continuous queries.
+    fn spawn_scheduler(&mut self) -> Result<(), RunError> {
         let web = self.running.web.clone();
         let stop = self.running.stop.clone();
-        let run = move || {
-            while !stop.wait(TICK_PAUSE) {
-                let Some(store) = web.service.lifecycle.opened() else { continue };
-                guarded(&web, "continuous-queries", || continuous::run(&web.service, store));
-            }
-        };
-        let name = "continuous-queries";
-        self.running.threads.push(thread::spawn(name, run).map_err(RunError::Threads)?);
-        Ok(())
-    }
-
-    fn spawn_rules(&mut self) -> Result<(), RunError> {
-        let web = self.running.web.clone();
-        let stop = self.running.stop.clone();
-        let settings = rules::settings(&web, self.address);
-        let run = move || rules::run(&web, &settings, &stop);
-        self.running.threads.push(thread::spawn("rules", run).map_err(RunError::Threads)?);
+        let settings = scheduler::settings(&web, self.address);
+        let run = move || scheduler::run(&web, &settings, &stop);
+        self.running.threads.push(thread::spawn("scheduler", run).map_err(RunError::Threads)?);
         Ok(())
     }
 

@@ -132,11 +132,11 @@ async fn run(
         // There is no listener if the server never became ready.
         let _ = running.closing.send(true);
         drained(&running.web, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
-        // Rounds end before their last alerts are sent, see below.
+        // Rounds end before their last alerts are sent, see below; continuous queries end with them.
         let web = running.web.clone();
         let stop_rules = move || web.service.rules.engine.stop(RULES_STOP_TIME_MAX);
         if matches!(tokio::task::spawn_blocking(stop_rules).await, Ok(false)) {
-            tracing::warn!("rounds of rules did not end in time");
+            tracing::warn!("rounds of rules or continuous queries did not end in time");
         }
         let limit = NOTIFIER_DRAIN_TIME_MAX.min((deadline - STOP_CLOSE_TIME).duration_since(Instant::now()));
         running.web.notifier().stop(limit).await;

@@ -1,9 +1,11 @@
-//! Schedule of the rule groups of all tenants: which round is due, within the permits for rounds, and the
-//! states between rounds.
+//! Schedule of the rule groups of all tenants and of continuous queries: which work is due, within the permits
+//! of its class, and the states of groups between rounds.
 //!
 //! Invariants: a group has one round at a time, and no more rounds run than there are permits, of a tenant no
 //! more than its part; rounds that are due go before those that are made up, older ones before newer ones.
-//! Not here: threads (`server::serve`), evaluation (`evaluation::rules`), times of one group (`scheduled`).
+//! Continuous queries run one at a time.
+//! Not here: threads (`server::serve`), evaluation (`evaluation`), times of one group (`scheduled`), windows of
+//! continuous queries (`influxql`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -42,14 +44,17 @@ pub struct TakenWork {
     pub active: ActiveGroup,
 }
 
-/// All groups in their schedule.
+/// Time from the end of a run of continuous queries to the next one: late points have to be looked for.
+const QUERY_PAUSE_NS: u64 = 1_000_000_000;
+
+/// All groups and continuous queries in their schedule.
 #[derive(Default)]
 pub struct RuleEngine {
     state: Mutex<Schedules>,
     /// A round has ended, or groups have changed.
     changed: Condvar,
     pub(super) statuses: GroupStatuses,
-    /// Queries of rounds that run.
+    /// Queries of rounds and continuous queries that run.
     pub interrupts: Interrupts,
     /// Counters of all groups together.
     pub counters: RuleCounters,
@@ -60,10 +65,32 @@ struct Schedules {
     groups: BTreeMap<GroupId, Scheduled>,
     /// Rounds that run, by tenant.
     running: HashMap<TenantId, usize>,
+    queries: QueryRuns,
     /// Something has changed since rounds were last taken.
     is_changed: bool,
     /// States of groups that are gone since an earlier process have been looked for.
     is_cleaned: bool,
+}
+
+/// Runs of continuous queries.
+#[derive(Default)]
+struct QueryRuns {
+    is_running: bool,
+    /// Wall clock at the end of the last run; 0 before the first.
+    ended_ns: i64,
+}
+
+impl QueryRuns {
+    /// Returns true if a run is due. A clock that was set back delays none.
+    fn is_due(&self, now_ns: i64) -> bool {
+        !self.is_running && now_ns.abs_diff(self.ended_ns) >= QUERY_PAUSE_NS
+    }
+
+    /// Time of the next run after `now_ns`; `None` while one runs, and once its time has come.
+    fn next_ns(&self, now_ns: i64) -> Option<i64> {
+        let next_ns = self.ended_ns.saturating_add_unsigned(QUERY_PAUSE_NS);
+        (!self.is_running && next_ns > now_ns).then_some(next_ns)
+    }
 }
 
 impl RuleEngine {
@@ -216,29 +243,45 @@ impl RuleEngine {
         self.state.lock().groups.get(id).map(|scheduled| scheduled.status.clone())
     }
 
-    /// Waits until a round ends, groups change, or the next work is due, at most `longest`.
+    /// Takes the run of continuous queries if it is due. The caller runs it on a thread of its own, and ends
+    /// it by [`RuleEngine::finish_queries`].
+    pub(crate) fn take_queries(&self, now_ns: i64) -> bool {
+        let mut state = self.state.lock();
+        let is_due = state.queries.is_due(now_ns);
+        state.queries.is_running |= is_due;
+        is_due
+    }
+
+    /// Ends a run of continuous queries.
+    pub(crate) fn finish_queries(&self, now_ns: i64) {
+        self.state.lock().queries = QueryRuns { is_running: false, ended_ns: now_ns };
+        self.changed.notify_all();
+    }
+
+    /// Waits until work ends, groups change, or the next work is due, at most `longest`.
     pub(crate) fn wait(&self, now_ns: i64, longest: Duration) {
         let mut state = self.state.lock();
         if state.is_changed {
             return;
         }
-        let next_ns = state.groups.values().filter_map(|scheduled| scheduled.next_ns(now_ns)).min();
+        let rounds_ns = state.groups.values().filter_map(|scheduled| scheduled.next_ns(now_ns));
+        let next_ns = rounds_ns.chain(state.queries.next_ns(now_ns)).min();
         let until_due = next_ns
             .map_or(longest, |next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns).unsigned_abs()));
         self.changed.wait_for(&mut state, until_due.min(longest));
     }
 
-    /// Interrupts all rounds, begins none, and waits until they have ended, at most `longest`. Returns true
-    /// if none is left.
+    /// Interrupts all rounds and continuous queries, begins none, and waits until they have ended, at most
+    /// `longest`. Returns true if none is left.
     pub fn stop(&self, longest: Duration) -> bool {
         self.interrupts.request();
         let mut state = self.state.lock();
         self.changed.notify_all();
-        let is_running = |state: &mut Schedules| !state.running.is_empty();
+        let is_running = |state: &mut Schedules| !state.running.is_empty() || state.queries.is_running;
         !self.changed.wait_while_for(&mut state, is_running, longest).timed_out()
     }
 
-    /// Returns true once rounds are to end.
+    /// Returns true once rounds and continuous queries are to end.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.interrupts.is_requested()
@@ -294,3 +337,6 @@ fn order_of(work: Work) -> (u8, i64) {
         Work::MarkStale { removed_ns } => (2, removed_ns),
     }
 }
+
+#[cfg(test)]
+mod tests;

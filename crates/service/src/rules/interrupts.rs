@@ -1,6 +1,6 @@
-//! Interruption of rounds by a stop of the server.
+//! Interruption of rounds and continuous queries by a stop of the server.
 //!
-//! Invariant: once it is requested, every running query of a rule is canceled, and none begins.
+//! Invariant: once it is requested, every running query of either is canceled, and none begins.
 //! Not here: kills of single queries (`activity::active_queries`).
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// Queries of rules that run, and the request to end them.
+/// Queries of rules and continuous queries that run, and the request to end them.
 #[derive(Default)]
 pub struct Interrupts {
     is_requested: AtomicBool,
@@ -22,7 +22,7 @@ pub struct Interruptible<'a> {
 }
 
 impl Interrupts {
-    /// Returns true once rounds are to end.
+    /// Returns true once queries are to end.
     pub(crate) fn is_requested(&self) -> bool {
         self.is_requested.load(Ordering::Acquire)
     }

@@ -1,9 +1,10 @@
-//! Runs continuous queries of all tenants, once per second.
+//! Runs continuous queries of all tenants, one after the other, a second after the run before.
 //!
 //! Invariants: the end of the computed windows is in the catalogue before the next run; windows that late
-//! points have touched since are computed again; a query that fails is logged and runs again. Points of
-//! continuous queries start only queries that read their measurement.
-//! Not here: which windows are due (`influxql`).
+//! points have touched since are computed again; a query that fails is logged and runs again, one that a stop
+//! interrupts runs again after the start. Points of continuous queries start only queries that read their
+//! measurement.
+//! Not here: which windows are due (`influxql`), times of runs (`rules::engine`), threads (`server`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -40,11 +41,49 @@ struct Query<'a> {
     parsed: Continuous,
 }
 
+/// A run that has been taken from the schedule.
+pub struct DueQueries(());
+
+/// Gives a run back to the schedule, also after a panic.
+struct GiveBack<'a>(&'a Service);
+
+impl Drop for GiveBack<'_> {
+    fn drop(&mut self) {
+        self.0.rules.engine.finish_queries(now_ns(self.0));
+    }
+}
+
+impl DueQueries {
+    /// Runs the queries that are due on this thread.
+    pub fn run(self, service: &Service) {
+        let _give_back = GiveBack(service);
+        if let Ok(store) = service.lifecycle.store() {
+            run(service, store);
+        }
+    }
+
+    /// Gives the run up, as there is no thread for it. The next one follows.
+    pub fn give_up(self, service: &Service) {
+        drop(GiveBack(service));
+    }
+}
+
+/// Takes a run if it is due and there are continuous queries. The caller runs it on a thread of its own.
+#[must_use]
+pub fn take_due(service: &Service) -> Option<DueQueries> {
+    let engine = &service.rules.engine;
+    let store = service.lifecycle.store().ok()?;
+    if engine.is_stopping() || !service.options.influx.runs_continuous_queries {
+        return None;
+    }
+    let catalog = store.databases().catalog();
+    let mut databases = catalog.tenants.values().flat_map(|own| &own.databases);
+    let has_queries = databases.any(|database| !database.continuous_queries.is_empty());
+    (has_queries && engine.take_queries(now_ns(service))).then_some(DueQueries(()))
+}
+
 /// Runs the queries that are due.
 pub fn run(service: &Service, store: &Arc<Tsdb>) {
-    if !service.options.influx.runs_continuous_queries || service.options.is_read_only {
-        return;
-    }
     let catalog = store.databases().catalog();
     service.influx.continuous.retain(|(tenant, database, name)| {
         let database = catalog.of(tenant).and_then(|own| own.database(database));
@@ -53,6 +92,9 @@ pub fn run(service: &Service, store: &Arc<Tsdb>) {
     for (tenant, own) in &catalog.tenants {
         let queries = queries_of(service, tenant, own);
         for query in &queries {
+            if service.rules.engine.is_stopping() {
+                return;
+            }
             run_if_due(service, store, query, &queries);
         }
     }
@@ -60,7 +102,7 @@ pub fn run(service: &Service, store: &Arc<Tsdb>) {
 
 /// The continuous queries of a tenant. One that cannot be parsed is logged.
 fn queries_of<'a>(service: &Service, tenant: &'a TenantId, own: &'a TenantCatalog) -> Vec<Query<'a>> {
-    let now_ns = service.env.clock.now_ms().saturating_mul(1_000_000);
+    let now_ns = now_ns(service);
     let mut queries = Vec::new();
     for database in &own.databases {
         for stored in &database.continuous_queries {
@@ -76,7 +118,7 @@ fn queries_of<'a>(service: &Service, tenant: &'a TenantId, own: &'a TenantCatalo
 }
 
 fn run_if_due(service: &Service, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]) {
-    let now_ns = service.env.clock.now_ms().saturating_mul(1_000_000);
+    let now_ns = now_ns(service);
     let before = service.influx.continuous.of(&query.key());
     let sent = before.stores.iter().map(|(of, since)| store.sent_since(of, since));
     let sent_ns = sent.min().filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
@@ -94,6 +136,7 @@ fn run_if_due(service: &Service, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Qu
         Ok(Some(written)) => written,
         // The query stays due.
         Ok(None) => return,
+        Err(_) if service.rules.engine.is_stopping() => return,
         Err(error) => return failed(service, query.tenant, query.database, &query.stored.name, &error),
     };
     service.influx.continuous.put(query.key(), watched);
@@ -168,6 +211,7 @@ fn compute(
     let Some(admitted) = service.try_admit(class, &Identity::internal(query.tenant), timeout_ms) else {
         return Ok(None);
     };
+    let _listed = service.rules.engine.interrupts.enter(admitted.ctx().cancel_flag());
     service.influx.continuous_runs.add(1);
     let written = evaluate(service, store, query, windows, now_ns, admitted.ctx())?;
     if query.stored.last_run_ns.is_none_or(|last_ns| last_ns < windows.end_ns) {
@@ -243,4 +287,9 @@ fn evaluate(
 fn failed(service: &Service, tenant: &TenantId, database: &str, name: &str, error: &str) {
     service.influx.continuous_failures.add(1);
     tracing::error!(%tenant, database, name, error, "continuous query failed, retrying in 1 s");
+}
+
+/// Wall clock in nanoseconds.
+fn now_ns(service: &Service) -> i64 {
+    service.env.clock.now_ms().saturating_mul(NS_PER_MS)
 }

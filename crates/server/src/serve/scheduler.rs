@@ -1,8 +1,9 @@
-//! Rounds of rules: one thread starts those that are due, threads of the pool evaluate them.
+//! Scheduler of rounds of rules and of continuous queries: one thread starts what is due, threads of the pool
+//! evaluate it.
 //!
-//! Invariants: a round that panics ends alone, and its group goes on; a stop interrupts rounds before the
+//! Invariants: work that panics ends alone, and the schedule goes on; a stop interrupts all work before the
 //! store is closed.
-//! Not here: which rounds are due (`service::rules::engine`), evaluation (`service::evaluation::rules`).
+//! Not here: which work is due (`service::rules::engine`), evaluation (`service::evaluation`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,6 +13,8 @@ use std::time::Duration;
 use chronolith_rules::notifier::Alert;
 use chronolith_rules::round::RoundSettings;
 use chronolith_rules::schedule::NS_PER_MS;
+use chronolith_service::Service;
+use chronolith_service::evaluation::influxql::continuous::{self, DueQueries};
 use chronolith_service::evaluation::rules::due_round::DueRound;
 use chronolith_service::evaluation::rules::files::load_rule_files;
 use chronolith_service::evaluation::rules::{take_due, wait};
@@ -26,7 +29,7 @@ use crate::web::Web;
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Reads the rule files at the start.
-pub(super) fn read_files(web: &Web) -> Result<(), RunError> {
+pub(super) fn read_rule_files(web: &Web) -> Result<(), RunError> {
     let limits = web.service.limits_of(&web.service.options.rules.tenant).queries.rules;
     load_rule_files(&web.service, &limits).map_err(RunError::Rules)
 }
@@ -44,12 +47,14 @@ pub(super) fn settings(web: &Web, address: SocketAddr) -> RoundSettings {
     }
 }
 
-/// Starts rounds until the stop.
+/// Starts due work until the stop.
 pub(super) fn run(web: &Arc<Web>, settings: &RoundSettings, stop: &Stop) {
     let engine = &web.service.rules.engine;
     while !engine.is_stopping() && !stop.wait(Duration::ZERO) {
-        guarded(web, "rules", || {
-            for due in take_due(&web.service) {
+        guarded(web, "scheduler", || {
+            let rounds = take_due(&web.service).into_iter().map(DueWork::Round);
+            let queries = continuous::take_due(&web.service).map(DueWork::Queries);
+            for due in rounds.chain(queries) {
                 start(web, settings, due);
             }
         });
@@ -57,10 +62,42 @@ pub(super) fn run(web: &Arc<Web>, settings: &RoundSettings, stop: &Stop) {
     }
 }
 
-/// A round for a thread of the pool. The pool drops it if it cannot start one.
+/// Work that has been taken from the schedule.
+enum DueWork {
+    Round(DueRound),
+    Queries(DueQueries),
+}
+
+impl DueWork {
+    fn run(self, web: &Web, settings: &RoundSettings) {
+        match self {
+            DueWork::Round(due) => {
+                due.run(&web.service, settings, &|alerts: &[Arc<Alert>]| web.notifier().send(alerts));
+            }
+            DueWork::Queries(due) => due.run(&web.service),
+        }
+    }
+
+    fn give_up(self, service: &Service) {
+        match self {
+            DueWork::Round(due) => due.give_up(service),
+            DueWork::Queries(due) => due.give_up(service),
+        }
+    }
+
+    /// Name in the log.
+    fn name(&self) -> &'static str {
+        match self {
+            DueWork::Round(_) => "rules",
+            DueWork::Queries(_) => "continuous-queries",
+        }
+    }
+}
+
+/// Work for a thread of the pool. The pool drops it if it cannot start one.
 struct Handed {
     web: Arc<Web>,
-    due: Option<DueRound>,
+    due: Option<DueWork>,
 }
 
 impl Drop for Handed {
@@ -71,18 +108,20 @@ impl Drop for Handed {
     }
 }
 
-/// Runs a round on a thread of the pool. Without a thread, the group goes on with its next round.
-fn start(web: &Arc<Web>, settings: &RoundSettings, due: DueRound) {
+/// Runs work on a thread of the pool. Without a thread, the schedule goes on with the next round or run.
+fn start(web: &Arc<Web>, settings: &RoundSettings, due: DueWork) {
+    let name = due.name();
     let mut handed = Handed { web: web.clone(), due: Some(due) };
     let settings = settings.clone();
-    let round = move || {
+    let job = move || {
         let Some(due) = handed.due.take() else { return };
         let web = &handed.web;
-        guarded(web, "rules", || {
-            due.run(&web.service, &settings, &|alerts: &[Arc<Alert>]| web.notifier().send(alerts));
-        });
+        guarded(web, name, || due.run(web, &settings));
     };
-    if let Err(error) = web.service.threads.start(Box::new(round)) {
-        tracing::error!(%error, "no thread for a round of rules, its group goes on with the next one");
+    if let Err(error) = web.service.threads.start(Box::new(job)) {
+        tracing::error!(%error, work = name, "no thread for due work, it goes on with the next round or run");
     }
 }
+
+#[cfg(test)]
+mod tests;
