@@ -3,6 +3,7 @@
 mod configure;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use chronolith_base::utc::parse_rfc3339_ms;
@@ -204,6 +205,43 @@ async fn equal_groups_of_a_file_and_of_the_api_are_both_listed() {
         let labels = format!("tenant=\"anonymous\",rule_group=\"f;g\",origin=\"{origin}\"");
         assert!(metrics.contains(&format!("chronolith_rule_group_rules{{{labels}}} 1")), "{metrics}");
     }
+}
+
+/// Covers a reload that uses the files before the bad one.
+#[tokio::test]
+async fn a_reload_with_a_bad_file_keeps_all_groups() {
+    let server = Fixture::with(|options| {
+        options.web.lifecycle = true;
+        options.service.rules.files = vec!["/etc/rules/*.yml".into()];
+    });
+    let server = server.open();
+    let disk = server.web.service.env.disk.clone();
+    disk.create_dir_all(Path::new("/etc/rules")).expect("a directory");
+    let put = |file: &str, group: &str, expr: &str| {
+        let text = format!("groups: [{{name: {group}, rules: [{{record: a, expr: '{expr}'}}]}}]");
+        disk.write_atomic(&Path::new("/etc/rules").join(file), text.as_bytes()).expect("written");
+    };
+    let names = async || -> Vec<String> {
+        let answer = server.get("/api/v1/rules").await.json();
+        let groups = answer["data"]["groups"].as_array().expect("a list").clone();
+        groups.iter().map(|group| group["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    put("a.yml", "one", "up");
+    put("b.yml", "two", "up");
+    let good = send(&server, "POST", "/-/reload", &[]).await;
+    assert_eq!((good.status.as_u16(), names().await), (200, vec!["one".to_owned(), "two".to_owned()]));
+    put("a.yml", "three", "up");
+    put("b.yml", "two", "sum(");
+    let bad = send(&server, "POST", "/-/reload", &[]).await;
+    assert_eq!(bad.status.as_u16(), 500, "{}", bad.text);
+    assert!(bad.text.contains("/etc/rules/b.yml: 1:"), "{}", bad.text);
+    assert_eq!(names().await, ["one", "two"]);
+    let is_shown = async |line: &str| server.get("/metrics").await.text.lines().any(|found| found == line);
+    assert!(is_shown("chronolith_rules_last_reload_successful 0").await);
+    put("b.yml", "two", "sum(up)");
+    assert_eq!(send(&server, "POST", "/-/reload", &[]).await.status.as_u16(), 200);
+    assert_eq!(names().await, ["three", "two"]);
+    assert!(is_shown("chronolith_rules_last_reload_successful 1").await);
 }
 
 /// Covers state that was stored before a restart: it is shown before the first round.
