@@ -100,7 +100,10 @@ class Server:
 
     def start(self, seconds=60):
         self.launch()
-        assert self.client.wait_ready(seconds=seconds), "%s is not ready, see %s" % (self.name, self.log)
+        is_ready = wait_until(lambda: self.process.poll() is not None or self.client.wait_ready(seconds=0.2), seconds)
+        if not is_ready or self.process.poll() is not None:
+            # The directory with the log may be a temporary one.
+            raise SystemExit("%s does not start: %s" % (self.name, self.log_text()[-2000:]))
         return self
 
     def kill(self):
