@@ -61,7 +61,7 @@ enum Tier {
     Release,
 }
 
-const STEPS: [Step; 26] = [
+const STEPS: [Step; 27] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
@@ -122,6 +122,7 @@ const STEPS: [Step; 26] = [
     of_release("simulator", "a million operations of the simulator", Group::Tests, long::simulator),
     of_release("fuzz", "fuzzers of the readers of foreign inputs", Group::Tests, long::fuzz),
     of_release("append-path", "instructions and cache misses of appends", Group::Kits, append_path),
+    of_release("rules", "kit rules: SIGKILL, hostile inputs, Prometheus beside it", Group::Kits, kits::rules),
     of_release("browser-speed", "kit browser: times of the web interface", Group::Last, kits::browser_speed),
 ];
 
@@ -426,7 +427,7 @@ mod tests {
         };
         let merge = names(&[]);
         let added: Vec<&str> = names(&["--all"]).into_iter().filter(|name| !merge.contains(name)).collect();
-        assert_eq!(added, ["features", "simulator", "fuzz", "append-path", "browser-speed"]);
+        assert_eq!(added, ["features", "simulator", "fuzz", "append-path", "rules", "browser-speed"]);
         assert_eq!(merge.len() + added.len(), STEPS.len());
         for name in added {
             assert_eq!(names(&["--only", name]), [name]);

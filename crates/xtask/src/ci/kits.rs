@@ -23,6 +23,9 @@ const CRASH_ROUND_COUNT: u32 = 5;
 /// Ports of the kit `prom-peer`, in a row: sender, reader, federation.
 const PROM_PEER_PORT_COUNT: u16 = 3;
 
+/// Files of the kit `rules` that need no Prometheus, with their flags.
+const RULE_KITS: [(&str, &str); 2] = [("kill.py", "--kills 20"), ("hostile.py", "--series 20000")];
+
 /// Folder of the kits, from the root of the checkout; another one may be named by `CHRONOLITH_KITS`.
 const KIT_DIR: &str = "kits";
 const UI_DIR: &str = "crates/ui";
@@ -266,6 +269,23 @@ fn bucket(ci: &Checkout, file: &str) -> Result<Tally> {
         }
     };
     python(ci, &kit, &["--server", &binary, "--versitygw", &gateway])
+}
+
+/// Without Go, there is no Prometheus of the version that rules follow, and nothing is compared with it.
+pub(super) fn rules(ci: &Checkout) -> Result<Tally> {
+    let binary = binary_of(ci)?.display().to_string();
+    let mut tally = Tally::default();
+    for (file, flags) in RULE_KITS {
+        let Some(kit) = find_kit(ci, "rules", file) else { return Ok(no_kit("rules")) };
+        let args: Vec<&str> = [&*binary].into_iter().chain(flags.split(' ')).collect();
+        tally.add(&python(ci, &kit, &args)?);
+    }
+    let Some(kit) = find_kit(ci, "rules", "compare.py") else { return Ok(no_kit("rules")) };
+    match crate::peers::build_one(&ci.root, "prometheus") {
+        Ok(prometheus) => tally.add(&python(ci, &kit, &[&binary, &prometheus.display().to_string()])?),
+        Err(why) => tally.add(&Tally::not_run(&format!("{why:#}"))),
+    }
+    Ok(tally)
 }
 
 /// Runs a kit against a fresh server; shows the server's log when something failed.
