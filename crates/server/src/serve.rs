@@ -27,7 +27,7 @@ use std::time::Duration;
 use axum::Router;
 use chronolith_base::{Env, thread};
 use chronolith_rules::notifier::Alert;
-use chronolith_service::evaluation::rules::delete_tenant as delete_rules;
+use chronolith_service::evaluation::rules::{delete_tenant as delete_rules, restore as restore_rules};
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use chronolith_service::options::CarbonProtocol;
 use chronolith_tsdb::{BucketOptions, BucketSources, OpenError, Tsdb, WalJobs};
@@ -360,6 +360,7 @@ pub(crate) fn open_store(web: &Web, open: impl FnOnce(&Web) -> Result<Arc<Tsdb>,
             report(&store);
             // Before callers can change them.
             web.service.rules.configured.load(|tenant| store.tenant_deletions().is_running(tenant));
+            restore_rules(&web.service);
             web.service.set_store(store, Vec::new());
             Opening::Done
         }

@@ -29,17 +29,28 @@ pub fn take_due(service: &Service) -> Vec<DueRound> {
     if engine.is_stopping() {
         return Vec::new();
     }
-    let options = &service.options.rules;
-    let times = RestoreTimes {
-        now_ns: now_ns(service),
-        horizon_ns: options.catch_up_ms.saturating_mul(NS_PER_MS),
-        outage_tolerance_ns: options.outage_tolerance_ms.saturating_mul(NS_PER_MS),
-    };
     let may_run = |tenant: &TenantId, running| {
         has_permit(service, tenant, running) && !store.tenant_deletions().is_running(tenant)
     };
-    let taken = engine.take_due(state_files(service), times, may_run);
+    let taken = engine.take_due(state_files(service), restore_times(service), may_run);
     taken.into_iter().map(DueRound).collect()
+}
+
+/// Reads the states of all groups before the store is taken into use, so that a server that is ready lists
+/// the alerts that fire.
+pub fn restore(service: &Service) {
+    if !service.lifecycle.is_read_only() {
+        service.rules.engine.restore(state_files(service), restore_times(service));
+    }
+}
+
+fn restore_times(service: &Service) -> RestoreTimes {
+    let options = &service.options.rules;
+    RestoreTimes {
+        now_ns: now_ns(service),
+        horizon_ns: options.catch_up_ms.saturating_mul(NS_PER_MS),
+        outage_tolerance_ns: options.outage_tolerance_ms.saturating_mul(NS_PER_MS),
+    }
 }
 
 /// Removes the configured groups of a tenant that is marked as deleted, and all states of its groups. Returns

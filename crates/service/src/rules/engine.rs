@@ -135,6 +135,11 @@ impl RuleEngine {
         state.groups.iter().filter(of_origin).count()
     }
 
+    /// Reads the states of groups that are new, so that lists have their alerts before the first round.
+    pub(crate) fn restore(&self, files: StateFiles<'_>, times: RestoreTimes) {
+        self.state.lock().restore_new(files, times, &self.statuses);
+    }
+
     /// Takes the work that is due at the time of `times` and for which `has_permit` returns true. The caller
     /// runs each on a thread of its own. Reads the states of groups that are new.
     pub(crate) fn take_due(
@@ -146,14 +151,9 @@ impl RuleEngine {
         let mut state = self.state.lock();
         state.remove_forgotten(files, times);
         state.is_changed = false;
+        state.restore_new(files, times, &self.statuses);
         let mut due = Vec::new();
         for (id, scheduled) in &mut state.groups {
-            if !scheduled.is_restored {
-                scheduled.restore(files.load(id).as_ref(), times);
-                if scheduled.is_loaded() {
-                    self.statuses.put(&id.tenant, scheduled.status.clone());
-                }
-            }
             if let Some(work) = scheduled.due(times.now_ns) {
                 due.push((order_of(work), id.clone(), work));
             }
@@ -295,6 +295,16 @@ impl RuleEngine {
 }
 
 impl Schedules {
+    /// Takes over the states of groups that are new, and shows them.
+    fn restore_new(&mut self, files: StateFiles<'_>, times: RestoreTimes, statuses: &GroupStatuses) {
+        for (id, scheduled) in self.groups.iter_mut().filter(|(_, scheduled)| !scheduled.is_restored) {
+            scheduled.restore(files.load(id).as_ref(), times);
+            if scheduled.is_loaded() {
+                statuses.put(&id.tenant, scheduled.status.clone());
+            }
+        }
+    }
+
     /// Removes old states of groups that were removed while the server was down, once.
     fn remove_forgotten(&mut self, files: StateFiles<'_>, times: RestoreTimes) {
         if !std::mem::replace(&mut self.is_cleaned, true) {

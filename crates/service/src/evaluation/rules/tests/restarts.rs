@@ -11,6 +11,7 @@ use chronolith_rules::group::{GroupKey, Origin};
 use chronolith_rules::round::{StateStore as _, StoredGroup};
 
 use super::environment::{Environment, Points, START_MS, started};
+use crate::evaluation::rules::restore;
 use crate::evaluation::rules::due_round::state_files;
 use crate::rules::group_id::GroupId;
 use crate::rules::state_files::GroupFile;
@@ -23,6 +24,21 @@ const RULES: &str = "groups:
   - {record: rr, expr: r * 2}
   - {alert: A, expr: r > 0, for: 3m}
 ";
+
+/// A server that was ready listed no alerts until its scheduler had read their states.
+#[test]
+fn alerts_are_listed_before_the_first_round() {
+    let server = started(|_| {});
+    server.load("a.yml", RULES).expect("valid");
+    for step in 0..40 {
+        server.write(&TenantId::anonymous(), &[("__name__", "x")], START_MS + step * 15_000, 1.0);
+    }
+    server.run_for(Duration::from_secs(300));
+    let server = server.restart(Duration::from_secs(30));
+    restore(&server.service);
+    let rule = server.status().rules[2].clone();
+    assert_eq!((rule.alerts.state(), rule.evaluated_ns), (AlertState::Firing, None));
+}
 
 /// Everything that a run has recorded, and labels and starts of alerts that it has sent.
 #[derive(Debug, PartialEq)]
