@@ -94,6 +94,7 @@ impl Service {
         let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
         let parts = std::iter::once(local).chain(others).collect();
         self.lifecycle.set_store(store, fanout(parts));
+        self.rules.engine.wake();
     }
 
     /// Sets the bucket whose blocks are read.

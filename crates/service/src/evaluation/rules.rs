@@ -63,9 +63,10 @@ pub fn delete_tenant(service: &Service, tenant: &TenantId) -> io::Result<bool> {
     service.rules.engine.delete_tenant(tenant, state_files(service), now_ns(service))
 }
 
-/// Waits until a round ends, groups change, or the next round is due, at most `longest`.
-pub fn wait(service: &Service, longest: Duration) {
-    service.rules.engine.wait(now_ns(service), longest);
+/// Waits until a round ends, groups change, or the next round is due, at most `longest`. Returns true without
+/// a wait if groups have changed, or a round has become due, since rounds were last taken.
+pub fn wait(service: &Service, longest: Duration) -> bool {
+    service.rules.engine.wait(now_ns(service), longest)
 }
 
 /// Returns true if a further round of a tenant may run.

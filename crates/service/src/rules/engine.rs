@@ -68,6 +68,8 @@ struct Schedules {
     queries: QueryRuns,
     /// Something has changed since rounds were last taken.
     is_changed: bool,
+    /// Wall clock when work was last taken; `None` after the wait that follows.
+    taken_ns: Option<i64>,
     /// States of groups that are gone since an earlier process have been looked for.
     is_cleaned: bool,
 }
@@ -151,6 +153,7 @@ impl RuleEngine {
         let mut state = self.state.lock();
         state.remove_forgotten(files, times);
         state.is_changed = false;
+        state.taken_ns = Some(times.now_ns);
         state.restore_new(files, times, &self.statuses);
         let mut due = Vec::new();
         for (id, scheduled) in &mut state.groups {
@@ -258,17 +261,31 @@ impl RuleEngine {
         self.changed.notify_all();
     }
 
-    /// Waits until work ends, groups change, or the next work is due, at most `longest`.
-    pub(crate) fn wait(&self, now_ns: i64, longest: Duration) {
+    /// Ends the wait of the scheduler.
+    pub(crate) fn wake(&self) {
+        self.state.lock().is_changed = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until work ends, groups change, or the next work is due, at most `longest`. Returns true
+    /// without a wait if groups have changed, or work has become due, since work was last taken.
+    pub(crate) fn wait(&self, now_ns: i64, longest: Duration) -> bool {
         let mut state = self.state.lock();
-        if state.is_changed {
-            return;
+        // Each change ends one wait, so that a scheduler without a store to write to does not spin.
+        if std::mem::take(&mut state.is_changed) {
+            return true;
         }
-        let rounds_ns = state.groups.values().filter_map(|scheduled| scheduled.next_ns(now_ns));
-        let next_ns = rounds_ns.chain(state.queries.next_ns(now_ns)).min();
+        // Work may have become due between the time at which it was last taken and now.
+        let since_ns = state.taken_ns.take().unwrap_or(now_ns);
+        let rounds_ns = state.groups.values().filter_map(|scheduled| scheduled.next_ns(since_ns));
+        let next_ns = rounds_ns.chain(state.queries.next_ns(since_ns)).min();
+        if next_ns.is_some_and(|next_ns| next_ns <= now_ns) {
+            return true;
+        }
         let until_due = next_ns
             .map_or(longest, |next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns).unsigned_abs()));
         self.changed.wait_for(&mut state, until_due.min(longest));
+        false
     }
 
     /// Interrupts all rounds and continuous queries, begins none, and waits until they have ended, at most

@@ -11,8 +11,8 @@ use chronolith_rules::group::{GroupKey, Origin};
 use chronolith_rules::round::{StateStore as _, StoredGroup};
 
 use super::environment::{Environment, Points, START_MS, started};
-use crate::evaluation::rules::restore;
 use crate::evaluation::rules::due_round::state_files;
+use crate::evaluation::rules::{restore, take_due, wait};
 use crate::rules::group_id::GroupId;
 use crate::rules::state_files::GroupFile;
 
@@ -38,6 +38,32 @@ fn alerts_are_listed_before_the_first_round() {
     restore(&server.service);
     let rule = server.status().rules[2].clone();
     assert_eq!((rule.alerts.state(), rule.evaluated_ns), (AlertState::Firing, None));
+}
+
+/// The scheduler spun as long as the replay took: it never took the change that ended its wait.
+#[test]
+fn a_change_ends_one_wait_alone() {
+    let server = started(|_| {});
+    server.load("a.yml", RULES).expect("valid");
+    let wait = || wait(&server.service, Duration::ZERO);
+    assert!(wait(), "groups have changed");
+    assert!(!wait(), "the change is known");
+    server.service.rules.engine.wake();
+    assert!(wait(), "the store is open");
+}
+
+/// A round that became due after the look for due rounds, and before the wait, started up to a second late.
+#[test]
+fn a_round_that_becomes_due_before_the_wait_ends_it() {
+    let server = started(|_| {});
+    server.load("a.yml", RULES).expect("valid");
+    server.run_due();
+    let wait = || wait(&server.service, Duration::ZERO);
+    assert!(!wait(), "no round is due");
+    assert!(take_due(&server.service).is_empty());
+    server.clock.advance(Duration::from_secs(60));
+    assert!(wait(), "a round is due");
+    assert!(!wait(), "without rounds being taken, the scheduler waits");
 }
 
 /// Everything that a run has recorded, and labels and starts of alerts that it has sent.
