@@ -2,6 +2,7 @@
 //! Invariants: samples and bytes of an [`OperatorMemory`] are released when it is dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use chronolith_base::{Reservation, SpareThreads};
 use chronolith_model::query::SelectRequest;
@@ -55,8 +56,9 @@ pub struct Execution<'q> {
     pub settings: Settings,
     /// Steps of the query; `None` if it has none.
     pub grid: Option<Grid>,
-    /// Selections that occur more than once.
-    pub selections: Selections,
+    /// Selections that occur more than once; not set if there are none. Queries that are evaluated together
+    /// have them in common.
+    pub selections: OnceLock<Arc<Selections>>,
     pub(crate) spare_threads: &'q SpareThreads,
     samples_held: AtomicU64,
     samples_peak: AtomicU64,
@@ -79,7 +81,7 @@ impl<'q> Execution<'q> {
             annotations: Annotations::new(order),
             settings,
             grid,
-            selections: Selections::default(),
+            selections: OnceLock::new(),
             spare_threads,
             samples_held: AtomicU64::new(0),
             samples_peak: AtomicU64::new(0),
@@ -97,7 +99,10 @@ impl<'q> Execution<'q> {
     /// # Errors
     /// As the source.
     pub fn select(&self, request: SelectRequest) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.selections.select(self.source, request, self.ctx)
+        match self.selections.get() {
+            Some(selections) => selections.select(self.source, request, self.ctx),
+            None => self.source.open_series(request, self.ctx),
+        }
     }
 
     /// Removes the metric name, or marks the series for removal at the end.

@@ -1,9 +1,11 @@
-//! Logical plan of a query: a DAG of operators, which a language builds and of which operators are made.
+//! Logical plan of a query, or of several: a DAG of operators, which a language builds and of which operators
+//! are made.
 //!
 //! Invariants: equal nodes are one node (hash consing), so that a node with several occurrences is a common
 //! subexpression. Occurrences are a tree, in order of evaluation, and carry what nodes do not: positions in
 //! the query and words for reports. Properties of a node are computed once, when it is added. A
-//! step-invariant node is computed for one step and repeated.
+//! step-invariant node is computed for one step and repeated. Queries are added one after the other; the last
+//! occurrence of each is its root.
 //! Not here: the operators (`plan::operators`), names of functions and texts, which are the language's.
 
 pub mod estimate;
@@ -57,7 +59,7 @@ pub struct Lookback {
     pub joins: bool,
 }
 
-/// The plan of one query.
+/// The plan of one query, or of several at the same times.
 #[derive(Debug)]
 pub struct Plan {
     nodes: Vec<(Arc<Node>, Properties)>,
@@ -65,7 +67,6 @@ pub struct Plan {
     occurrences: Vec<Occurrence>,
     name_rules: NameRules,
     depends_on_range: bool,
-    ranks: OnceLock<HashMap<Position, usize>>,
 }
 
 impl Plan {
@@ -78,7 +79,6 @@ impl Plan {
             occurrences: Vec::new(),
             name_rules,
             depends_on_range: false,
-            ranks: OnceLock::new(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Plan {
         self.depends_on_range = true;
     }
 
-    /// The last occurrence, which is the whole query.
+    /// The last occurrence, which is the whole query that was added last.
     ///
     /// # Panics
     /// Nothing has been added.
@@ -204,15 +204,22 @@ impl Plan {
         key
     }
 
-    /// Order in which the parts of the query are evaluated: of emitters at one position the last one counts.
+    /// Order in which the parts of the query `root` are evaluated: of emitters at one position the last one
+    /// counts.
     #[must_use]
-    pub fn evaluation_order(&self) -> EvaluationOrder<'_> {
-        let ranks = || {
-            let emitters = self.occurrences.iter().map(|occurrence| occurrence.positions.first());
+    pub fn evaluation_order(&self, root: OccurrenceId) -> EvaluationOrder<'_> {
+        let rank_all = move || -> HashMap<Position, usize> {
+            let emitters = self.subtree(root).iter().map(|occurrence| occurrence.positions.first());
             let ranked = emitters.enumerate().filter_map(|(rank, emitter)| Some((*emitter?, rank + 1)));
             ranked.collect()
         };
-        Box::new(move |emitter| self.ranks.get_or_init(ranks).get(&emitter).copied().unwrap_or(0))
+        let ranks = OnceLock::new();
+        Box::new(move |emitter| ranks.get_or_init(rank_all).get(&emitter).copied().unwrap_or(0))
+    }
+
+    /// The occurrence and all below it, in order of evaluation.
+    fn subtree(&self, id: OccurrenceId) -> &[Occurrence] {
+        &self.occurrences[self.occurrence(id).first as usize..=id.0 as usize]
     }
 
     fn occurrence(&self, id: OccurrenceId) -> &Occurrence {
@@ -237,10 +244,7 @@ impl Plan {
 
     /// From positions in one occurrence of a node to those in another one.
     fn positions(&self, from: OccurrenceId, to: OccurrenceId) -> PositionMap {
-        let below = |id: OccurrenceId| {
-            let all = &self.occurrences[self.occurrence(id).first as usize..=id.0 as usize];
-            all.iter().flat_map(|occurrence| &occurrence.positions).copied()
-        };
+        let below = |id| self.subtree(id).iter().flat_map(|occurrence| &occurrence.positions).copied();
         debug_assert_eq!(below(from).count(), below(to).count(), "equal nodes have equally many positions");
         below(from).zip(below(to)).collect()
     }

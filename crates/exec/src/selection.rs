@@ -9,9 +9,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chronolith_base::hash::{HashMap, HashSet};
+use chronolith_base::hash::HashMap;
 use chronolith_base::{MemoryBudget, Reservation};
 use chronolith_model::query::{SERIES_PER_BATCH_MAX, SampleNeed, SelectRequest};
 use chronolith_model::{
@@ -38,34 +38,40 @@ struct SelectionKey {
     samples: SampleNeed,
 }
 
-/// The selections of a query that occur more than once.
-#[derive(Default)]
+/// Matchers that occur more than once with the same range of times, and these ranges.
+pub type RepeatedSelections = HashMap<Vec<Matcher>, Vec<TimeRange>>;
+
+/// The selections that occur more than once, of one query or of several that are evaluated together.
 pub struct Selections {
-    /// Matchers that occur more than once.
-    repeated: OnceLock<HashSet<Vec<Matcher>>>,
+    repeated: RepeatedSelections,
     open: Mutex<HashMap<SelectionKey, Arc<Selection>>>,
 }
 
 impl Selections {
-    /// Sets the matchers that occur more than once. Once per query; a second call changes nothing.
-    pub fn expect(&self, repeated: HashSet<Vec<Matcher>>) {
-        let _ = self.repeated.set(repeated);
+    /// None is open yet.
+    #[must_use]
+    pub fn new(repeated: RepeatedSelections) -> Selections {
+        Selections { repeated, open: Mutex::default() }
     }
 
-    fn is_repeated(&self, matchers: &[Matcher]) -> bool {
-        let repeated = self.repeated.get().filter(|repeated| !repeated.is_empty());
-        repeated.is_some_and(|repeated| repeated.contains(matchers))
+    /// Forgets the series that are kept for readers, once there are no more of these.
+    pub fn clear(&self) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Selects from the source, or joins an equal selection from which nothing has been read yet. Matchers
-    /// that occur more than once are selected with all labels and values, so that series are looked up once.
+    fn is_repeated(&self, request: &SelectRequest) -> bool {
+        self.repeated.get(&request.matchers).is_some_and(|ranges| ranges.contains(&request.range))
+    }
+
+    /// Selects from the source, or joins an equal selection from which nothing has been read yet. Selections
+    /// that occur more than once are made with all labels and values, so that series are looked up once.
     pub(crate) fn select(
         &self,
         source: &dyn Queryable,
         request: SelectRequest,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        if !self.is_repeated(&request.matchers) {
+        if !self.is_repeated(&request) {
             return source.open_series(request, ctx);
         }
         let SelectRequest { range, samples, step_ms, range_ms, .. } = request;
@@ -153,8 +159,10 @@ impl Selection {
             return Ok(());
         }
         let bytes = out.iter().skip(first).map(|series| series_bytes(&series.labels)).sum();
-        if let Some(memory) = &mut state.memory {
-            memory.grow(bytes)?;
+        if let Some(Err(full)) = state.memory.as_mut().map(|memory| memory.grow(bytes)) {
+            // Readers of other queries would take the missing series for the end.
+            state.failure = Some(QueryError::Memory(full));
+            return Err(QueryError::Memory(full));
         }
         for series in out.drain(first..) {
             let shared = SharedSeries {

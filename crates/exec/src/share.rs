@@ -1,9 +1,12 @@
-//! Shared subplans: equal parts of a query are computed once, and all readers get the series.
+//! Shared subplans: equal parts of a query, or of queries that are evaluated together, are computed once, and
+//! all readers get the series.
 //!
 //! Invariants: every reader sees the same series in the same order, and emits the annotations at its own
 //! positions, as if it had computed them. Aggregations over a shared subplan are sinks: the first that is
 //! pulled drives the subplan, and each series goes to all sinks at once, so nothing is buffered for them.
-//! Other readers read a [`SeriesBuffer`]; if it grows too large, the query ends with [`Error::BufferFull`].
+//! Other readers read a [`SeriesBuffer`]; if it grows too large, all readers end with [`Error::BufferFull`].
+//! A subplan belongs to the execution of its first reader, which pays for it; a sink of another execution
+//! that fails, ends that execution alone.
 //! Not here: finding equal subplans (`plan::sharing`), the second try without sharing of a query that ran out
 //! of memory, which is the language's.
 
@@ -33,6 +36,8 @@ pub type PositionMap = HashMap<Position, Position>;
 pub struct SharedUse<'q> {
     /// The subplan.
     pub part: Rc<SharedPart<'q>>,
+    /// Execution of the query of this use.
+    pub execution: &'q Execution<'q>,
     /// Map from positions of the first use to positions of this use; `None` for the first use.
     pub positions: Option<PositionMap>,
     /// Node of the report, unless it is the first use.
@@ -45,9 +50,12 @@ pub type SeriesSink<'q> = Box<dyn FnMut(&StepSeries) -> Result<(), Error> + 'q>;
 /// A sink and the annotations at its positions.
 struct SinkUse<'q> {
     sink: SeriesSink<'q>,
+    execution: &'q Execution<'q>,
     positions: Option<PositionMap>,
     set: AnnotationSet,
     node: Option<NodeHandle<'q>>,
+    /// Error of the sink while another execution pulled the series.
+    failure: Option<Error>,
 }
 
 /// A subplan that has more than one reader.
@@ -126,19 +134,6 @@ impl<'q> SharedPart<'q> {
         state.trim();
     }
 
-    /// Adds a sink and returns its number.
-    pub fn add_sink(
-        &self,
-        sink: SeriesSink<'q>,
-        positions: Option<PositionMap>,
-        node: Option<NodeHandle<'q>>,
-    ) -> usize {
-        let mut state = self.state.borrow_mut();
-        state.awaited = state.awaited.saturating_sub(1);
-        state.sinks.push(SinkUse { sink, positions, set: AnnotationSet::default(), node });
-        state.sinks.len() - 1
-    }
-
     fn add_reader(&self) -> usize {
         let mut state = self.state.borrow_mut();
         state.awaited = state.awaited.saturating_sub(1);
@@ -151,21 +146,36 @@ impl<'q> SharedPart<'q> {
     /// # Errors
     /// Errors of the subplan and of all sinks.
     pub fn fill(&self, sink: usize) -> Result<(), Error> {
+        let Some(execution) = self.state.borrow().sinks.get(sink).map(|used| used.execution) else {
+            return Ok(());
+        };
         let mut series = StepSeries::default();
-        while self.advance(None, &mut series)? {}
+        while self.advance(execution, None, &mut series)? {}
         if let Some(used) = self.state.borrow_mut().sinks.get_mut(sink) {
-            self.execution.annotations.append(std::mem::take(&mut used.set));
+            if let Some(failure) = used.failure.take() {
+                return Err(failure);
+            }
+            execution.annotations.append(std::mem::take(&mut used.set));
         }
         Ok(())
     }
 
-    /// Computes the next series for all readers; `reader` gets it in `out`.
-    fn advance(&self, reader: Option<&SharedReader<'q>>, out: &mut StepSeries) -> Result<bool, Error> {
+    /// Computes the next series for all readers, for a use of `execution`; `reader` gets it in `out`.
+    fn advance(
+        &self,
+        execution: &Execution<'q>,
+        reader: Option<&SharedReader<'q>>,
+        out: &mut StepSeries,
+    ) -> Result<bool, Error> {
+        // Operators of the subplan check the context of the first reader.
+        if !std::ptr::eq(execution, self.execution) {
+            execution.ctx.check()?;
+        }
         let Some(mut inner) = self.state.borrow_mut().inner.take() else {
             let state = self.state.borrow();
             return match &state.end {
                 Some(Ok(())) => {
-                    self.emit(&state.end_notes, reader);
+                    emit(&state.end_notes, reader);
                     Ok(false)
                 }
                 Some(Err(error)) => Err(error.duplicate()),
@@ -177,8 +187,8 @@ impl<'q> SharedPart<'q> {
         let set = self.execution.annotations.restore(before);
         let state = &mut *self.state.borrow_mut();
         let any = any.and_then(|any| {
-            self.emit(&set, reader);
-            self.feed(state, any.then_some(&*out), &set)?;
+            emit(&set, reader);
+            feed(state, any.then_some(&*out), &set, execution)?;
             if any {
                 state.keep(out, set, reader.map(|reader| reader.id))?;
             } else {
@@ -193,39 +203,56 @@ impl<'q> SharedPart<'q> {
         }
         any
     }
+}
 
-    /// Emits annotations at the positions of a reader.
-    fn emit(&self, set: &AnnotationSet, reader: Option<&SharedReader<'q>>) {
-        if let Some(reader) = reader.filter(|_| !set.is_empty()) {
-            self.execution.annotations.append(moved(set, reader.positions.as_ref()));
+/// Emits annotations at the positions of a reader.
+fn emit(set: &AnnotationSet, reader: Option<&SharedReader<'_>>) {
+    if let Some(reader) = reader.filter(|_| !set.is_empty()) {
+        reader.execution.annotations.append(moved(set, reader.positions.as_ref()));
+    }
+}
+
+/// Feeds a series, and the annotations before it, to all sinks. Only a sink of `execution`, which pulls the
+/// series, ends it with its error.
+fn feed<'q>(
+    state: &mut State<'q>,
+    series: Option<&StepSeries>,
+    set: &AnnotationSet,
+    execution: &Execution<'q>,
+) -> Result<(), Error> {
+    // Floats cause no annotations.
+    let is_silent = set.is_empty() && !series.is_some_and(StepSeries::has_histograms);
+    for used in state.sinks.iter_mut().filter(|used| used.failure.is_none()) {
+        let annotations = &used.execution.annotations;
+        let before = (!is_silent).then(|| annotations.restore(std::mem::take(&mut used.set)));
+        if !is_silent {
+            annotations.append(moved(set, used.positions.as_ref()));
+        }
+        let taken = series.map_or(Ok(()), |series| (used.sink)(series));
+        if let Some(before) = before {
+            used.set = annotations.restore(before);
+        }
+        match taken {
+            Err(error) if std::ptr::eq(used.execution, execution) => return Err(error),
+            Err(error) => used.failure = Some(error),
+            Ok(()) => {}
+        }
+        if let (Some(_), Some(node)) = (series, &used.node) {
+            node.count_yielded();
         }
     }
+    Ok(())
+}
 
-    /// Feeds a series, and the annotations before it, to all sinks.
-    fn feed(
-        &self,
-        state: &mut State<'q>,
-        series: Option<&StepSeries>,
-        set: &AnnotationSet,
-    ) -> Result<(), Error> {
-        // Floats cause no annotations.
-        let is_silent = set.is_empty() && !series.is_some_and(StepSeries::has_histograms);
-        let annotations = &self.execution.annotations;
-        for used in &mut state.sinks {
-            let before = (!is_silent).then(|| annotations.restore(std::mem::take(&mut used.set)));
-            if !is_silent {
-                annotations.append(moved(set, used.positions.as_ref()));
-            }
-            let taken = series.map_or(Ok(()), |series| (used.sink)(series));
-            if let Some(before) = before {
-                used.set = annotations.restore(before);
-            }
-            taken?;
-            if let (Some(_), Some(node)) = (series, &used.node) {
-                node.count_yielded();
-            }
-        }
-        Ok(())
+impl<'q> SharedUse<'q> {
+    /// Adds a sink to the subplan and returns its number.
+    pub fn add_sink(self, sink: SeriesSink<'q>) -> usize {
+        let SharedUse { part, execution, positions, node } = self;
+        let mut state = part.state.borrow_mut();
+        state.awaited = state.awaited.saturating_sub(1);
+        let set = AnnotationSet::default();
+        state.sinks.push(SinkUse { sink, execution, positions, set, node, failure: None });
+        state.sinks.len() - 1
     }
 }
 
@@ -267,6 +294,7 @@ pub fn moved(set: &AnnotationSet, positions: Option<&PositionMap>) -> Annotation
 /// A reader that pulls series one by one.
 pub struct SharedReader<'q> {
     part: Rc<SharedPart<'q>>,
+    execution: &'q Execution<'q>,
     id: usize,
     positions: Option<PositionMap>,
     /// Series so far; [`DONE`] at the end.
@@ -275,9 +303,9 @@ pub struct SharedReader<'q> {
 
 impl<'q> SharedReader<'q> {
     /// At the first series.
-    pub fn boxed(SharedUse { part, positions, node }: SharedUse<'q>) -> BoxOperator<'q> {
+    pub fn boxed(SharedUse { part, execution, positions, node }: SharedUse<'q>) -> BoxOperator<'q> {
         let id = part.add_reader();
-        Traced::boxed(Box::new(SharedReader { part, id, positions, count: 0 }), node)
+        Traced::boxed(Box::new(SharedReader { part, execution, id, positions, count: 0 }), node)
     }
 
     /// Reads the next series from the buffer.
@@ -285,7 +313,7 @@ impl<'q> SharedReader<'q> {
         let mut state = self.part.state.borrow_mut();
         let wanted = state.is_wanted(self.count, Some(self.id));
         let set = state.buffer.read(self.count, if wanted { After::Others } else { After::None }, out)?;
-        self.part.emit(&set, Some(self));
+        emit(&set, Some(self));
         Ok(())
     }
 
@@ -307,13 +335,13 @@ impl SeriesOperator for SharedReader<'_> {
         if self.count == DONE {
             return Ok(false);
         }
-        self.part.execution.ctx.check()?;
+        self.execution.ctx.check()?;
         let is_buffered = self.count < self.part.state.borrow().count;
         let any = if is_buffered {
             self.read_buffer(out)?;
             true
         } else {
-            self.part.advance(Some(self), out)?
+            self.part.advance(self.execution, Some(self), out)?
         };
         self.set_count(if any { self.count + 1 } else { DONE });
         Ok(any)

@@ -145,7 +145,7 @@ fn answer(source: &Memory, text: &str, settings: Settings) -> Result<Vec<String>
     let (trace, spare_threads) = (Trace::new(), SpareThreads::new(settings.threads));
     let environment = Environment { source, ctx: &ctx, trace: &trace, spare_threads: &spare_threads };
     let plan = lower(&sentence, grid);
-    let execution = Execution::new(environment, settings, Some(grid), plan.evaluation_order());
+    let execution = Execution::new(environment, settings, Some(grid), plan.evaluation_order(plan.root()));
     let mut lines = evaluate(&execution, &plan).map_err(|error| match error {
         Error::TooManySamples => "too much to remember".to_owned(),
         error => error.to_string(),

@@ -6,6 +6,7 @@
 
 mod admission;
 mod annotation;
+pub mod batch;
 mod call;
 mod cost;
 mod duration;
@@ -25,9 +26,9 @@ use chronolith_exec::execution::{Environment, Execution, Settings};
 use chronolith_exec::grid::Grid;
 pub use chronolith_exec::metric_name::NameRemoval;
 use chronolith_exec::metric_name::without_name;
-use chronolith_exec::operator::{collect, merge_equal_labels};
-use chronolith_exec::plan::Plan;
+use chronolith_exec::operator::{BoxOperator, collect, merge_equal_labels};
 use chronolith_exec::plan::operators::OperatorBuilder;
+use chronolith_exec::plan::{OccurrenceId, Plan};
 use chronolith_exec::rollup::extended;
 use chronolith_exec::samples::RangeSamples;
 pub use chronolith_exec::step_set::{StepRun, StepSet};
@@ -40,7 +41,7 @@ use crate::ast::{Expr, ExprKind, RangeExtension, ValueType};
 pub use cost::CostEstimate;
 pub use error::EvalError;
 use language::PromQl;
-use plan::{lower, string_of};
+use plan::{empty_plan, lower, string_of};
 pub use query::{EngineOptions, Query, Sharing};
 pub use value::{MatrixSeries, QueryResult, Value, VectorSample};
 
@@ -127,15 +128,11 @@ impl Engine {
         let (plan, grid) = self.plan(query)?;
         let environment = Environment { source, ctx, trace, spare_threads: &self.spare_threads };
         let evaluation = |sharing: Sharing| {
-            let settings = Settings {
-                samples_max: options.samples_max,
-                threads: options.threads,
-                name_removal: options.name_removal,
-                shares: sharing == Sharing::Auto,
-            };
-            let execution = Execution::new(environment, settings, Some(grid), plan.evaluation_order());
+            let settings = settings(options, sharing);
+            let root = plan.root();
+            let execution = Execution::new(environment, settings, Some(grid), plan.evaluation_order(root));
             let language = PromQl { query, options };
-            Evaluation { execution, language, plan: &plan, grid }
+            Evaluation { execution, language, plan: &plan, root, grid }
         };
         let shared = evaluation(options.sharing);
         match finish(&shared) {
@@ -177,15 +174,25 @@ impl Engine {
                 query.expr.value_type().describe()
             )));
         }
-        let plan = lower(query, &self.options, grid).map_err(|error| match error {
+        let mut plan = empty_plan(&self.options);
+        let root = lower(&mut plan, query, &self.options, grid).map_err(|error| match error {
             Error::Language(text) => EvalError::Invalid(text),
             other => other.into(),
         })?;
-        if plan.properties(plan.root()).depth > VECTOR_DEPTH_MAX {
+        if plan.properties(root).depth > VECTOR_DEPTH_MAX {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
             return Err(EvalError::Execution(message));
         }
         Ok((plan, grid))
+    }
+}
+
+fn settings(options: &EngineOptions, sharing: Sharing) -> Settings {
+    Settings {
+        samples_max: options.samples_max,
+        threads: options.threads,
+        name_removal: options.name_removal,
+        shares: sharing == Sharing::Auto,
     }
 }
 
@@ -195,6 +202,8 @@ struct Evaluation<'q> {
     execution: Execution<'q>,
     language: PromQl<'q>,
     plan: &'q Plan,
+    /// The query in its plan.
+    root: OccurrenceId,
     grid: Grid,
 }
 
@@ -203,14 +212,20 @@ fn fail(message: String) -> Error {
 }
 
 fn finish<'q>(evaluation: &'q Evaluation<'q>) -> Result<QueryResult, Error> {
+    let is_range = evaluation.language.query.step_ms > 0;
+    let value = if is_range { range_value(evaluation)? } else { instant_value(evaluation)? };
+    Ok(result_of(evaluation, value))
+}
+
+/// The result with this value; annotations are taken.
+fn result_of(evaluation: &Evaluation<'_>, value: Value) -> QueryResult {
     let Evaluation { execution, language: PromQl { query, .. }, .. } = evaluation;
-    let value = if query.step_ms > 0 { range_value(evaluation)? } else { instant_value(evaluation)? };
     let annotation::Texts { mut warnings, infos, info_steps } =
         annotation::render(execution.annotations.finish(), query.text);
     warnings.extend_from_slice(execution.ctx.warnings().texts());
     let samples_read = execution.trace.samples_read();
     let samples_peak = execution.samples_peak();
-    Ok(QueryResult { value, warnings, infos, info_steps, samples_read, samples_peak })
+    QueryResult { value, warnings, infos, info_steps, samples_read, samples_peak }
 }
 
 impl<'q> Evaluation<'q> {
@@ -218,20 +233,24 @@ impl<'q> Evaluation<'q> {
     fn builder(&'q self) -> Result<OperatorBuilder<'q>, Error> {
         self.execution.trace.begin(self.grid);
         let builder = OperatorBuilder::new(self.plan, &self.execution, &self.language);
-        admission::admit(self.plan, &self.execution, &self.language, builder.shares())?;
+        self.admit(builder.shares())?;
         Ok(builder)
+    }
+
+    fn admit(&self, shares: bool) -> Result<(), Error> {
+        admission::admit(self.plan, self.root, &self.execution, &self.language, shares)
     }
 }
 
 fn range_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {
     let Evaluation { plan, grid, .. } = evaluation;
     let mut memory = evaluation.execution.operator_memory();
-    memory.grow(grid.count as u64, plan.columns_bytes(plan.root(), *grid))?;
+    memory.grow(grid.count as u64, plan.columns_bytes(evaluation.root, *grid))?;
     let builder = evaluation.builder()?;
     let series = match evaluation.language.query.expr.value_type() {
         ValueType::Vector => collect_result(evaluation, &builder)?,
         ValueType::Scalar => {
-            let scalar = builder.scalar(plan.root())?;
+            let scalar = builder.scalar(evaluation.root)?;
             let values = (0..grid.count).map(|step| scalar.at(step)).collect();
             vec![StepSeries::floats(Labels::empty(), values)]
         }
@@ -248,21 +267,23 @@ fn instant_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {
     let time_ms = evaluation.grid.start_ms;
     let builder = evaluation.builder()?;
     match expr.value_type() {
-        ValueType::Scalar => {
-            Ok(Value::Scalar { time_ms, value: builder.scalar(evaluation.plan.root())?.at(0) })
-        }
+        ValueType::Scalar => Ok(Value::Scalar { time_ms, value: builder.scalar(evaluation.root)?.at(0) }),
         ValueType::String => Ok(Value::String { time_ms, value: string_of(expr)?.to_owned() }),
         ValueType::Matrix => matrix_value(evaluation, &builder),
         ValueType::Vector | ValueType::None => {
-            let series = collect_result(evaluation, &builder)?;
-            let element = |series: StepSeries| {
-                let value = series.values.first().copied().filter(|&v| !is_absent(v))?;
-                let histogram = series.histogram(0).cloned();
-                Some(VectorSample { labels: series.labels, time_ms, value, histogram })
-            };
-            Ok(Value::Vector(series.into_iter().filter_map(element).collect()))
+            Ok(vector_value(collect_result(evaluation, &builder)?, time_ms))
         }
     }
+}
+
+/// The series of an instant query as a value.
+fn vector_value(series: Vec<StepSeries>, time_ms: i64) -> Value {
+    let element = |series: StepSeries| {
+        let value = series.values.first().copied().filter(|&v| !is_absent(v))?;
+        let histogram = series.histogram(0).cloned();
+        Some(VectorSample { labels: series.labels, time_ms, value, histogram })
+    };
+    Value::Vector(series.into_iter().filter_map(element).collect())
 }
 
 /// All series of the whole query; names that were to go are gone.
@@ -270,9 +291,16 @@ fn collect_result<'q>(
     evaluation: &'q Evaluation<'q>,
     builder: &OperatorBuilder<'q>,
 ) -> Result<Vec<StepSeries>, Error> {
-    let mut memory = evaluation.execution.operator_memory();
-    let mut operator = builder.vector(evaluation.plan.root())?;
+    let operator = builder.vector(evaluation.root)?;
     builder.seal();
+    pull_all(evaluation, operator)
+}
+
+fn pull_all<'q>(
+    evaluation: &'q Evaluation<'q>,
+    mut operator: BoxOperator<'q>,
+) -> Result<Vec<StepSeries>, Error> {
+    let mut memory = evaluation.execution.operator_memory();
     let mut all = collect(&mut *operator, &mut memory)?;
     for series in all.iter_mut().filter(|series| series.drop_name) {
         series.labels = without_name(&series.labels);
@@ -282,7 +310,7 @@ fn collect_result<'q>(
 
 /// The samples of a range selector, or of a subquery, as they are.
 fn matrix_value<'q>(evaluation: &'q Evaluation<'q>, builder: &OperatorBuilder<'q>) -> Result<Value, Error> {
-    let (mut source, windows) = builder.range(evaluation.plan.root(), evaluation.grid)?;
+    let (mut source, windows) = builder.range(evaluation.root, evaluation.grid)?;
     builder.seal();
     let start_ms = windows.start(0);
     let end_ms = windows.end(0);

@@ -91,10 +91,9 @@ impl<'q> HashAggregate<'q> {
         }));
         let stage = match input {
             AggregateInput::Alone(inner) => Stage::Alone(inner),
-            AggregateInput::Shared(SharedUse { part, positions, node }) => {
-                let table = table.clone();
-                let take = Box::new(move |series: &StepSeries| table.borrow_mut().take(series));
-                let sink = part.add_sink(take, positions, node);
+            AggregateInput::Shared(shared) => {
+                let (table, part) = (table.clone(), shared.part.clone());
+                let sink = shared.add_sink(Box::new(move |series| table.borrow_mut().take(series)));
                 Stage::Shared { part, sink }
             }
         };

@@ -9,8 +9,8 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::query::ReadEstimate;
 use chronolith_model::{Matcher, Queryable, ReadContext, Selector, TimeRange};
 
-use super::Plan;
 use super::node::{NodeId, NodeKind};
+use super::{OccurrenceId, Plan};
 use crate::arith::{BinaryOp, ElementOp};
 use crate::error::Error;
 use crate::grid::{Grid, Windows};
@@ -100,21 +100,23 @@ impl Plan {
         self.nodes.iter().any(|(node, _)| selects(&node.kind))
     }
 
-    /// Series that the query yields, and samples that are read for it. If `shares`, equal nodes are read
-    /// once.
+    /// Series that the query `root` yields, and samples that are read for it. If `shares`, equal nodes are
+    /// read once.
     ///
     /// # Errors
     /// Errors of the source.
     pub fn estimate(
         &self,
+        root: OccurrenceId,
         source: &dyn Queryable,
         ctx: &ReadContext,
         shares: bool,
     ) -> Result<ReadEstimate, Error> {
         let mut known: HashMap<NodeId, u64> = HashMap::default();
-        let mut all: Vec<ReadEstimate> = Vec::with_capacity(self.occurrences.len());
+        let first = self.occurrence(root).first;
+        let mut all: Vec<ReadEstimate> = Vec::with_capacity(self.subtree(root).len());
         // Inputs come before what they are inputs of.
-        for one in &self.occurrences {
+        for one in self.subtree(root) {
             let (node, _) = &self.nodes[one.node.0 as usize];
             let shareable = shares && !one.label.is_empty() && node.kind.is_vector();
             if let Some(series) = known.get(&one.node).filter(|_| shareable) {
@@ -128,7 +130,7 @@ impl Plan {
                     source.estimate(&selector, ctx)?.unwrap_or_default()
                 }
                 None => {
-                    let inputs: Vec<_> = one.inputs.iter().map(|id| all[id.0 as usize]).collect();
+                    let inputs: Vec<_> = one.inputs.iter().map(|id| all[(id.0 - first) as usize]).collect();
                     of_operator(&node.kind, &inputs)
                 }
             };

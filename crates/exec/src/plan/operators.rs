@@ -34,6 +34,7 @@ use crate::operator::{Blocking, BoxOperator, Repeat, Traced};
 use crate::position::{Origin, Position};
 use crate::scan::{Scan, ScanFn, ScanReader};
 use crate::select::{InstantField, SeriesReader};
+use crate::selection::Selections;
 use crate::share::{SharedPart, SharedReader};
 use crate::trace::{self, NodeHandle, Use};
 use crate::typed::{self, TypedScan};
@@ -70,7 +71,7 @@ pub struct OperatorBuilder<'q> {
     execution: &'q Execution<'q>,
     language: &'q dyn Language,
     /// `None` if every reader computes for itself.
-    sharing: Option<Sharing<'q>>,
+    sharing: Option<Rc<Sharing<'q>>>,
 }
 
 /// Subplans with several readers.
@@ -140,13 +141,38 @@ impl<'q> OperatorBuilder<'q> {
         execution: &'q Execution<'q>,
         language: &'q dyn Language,
     ) -> OperatorBuilder<'q> {
+        OperatorBuilder::of_queries(plan, &[plan.root()], execution, language)
+    }
+
+    /// The builder of the first one of several queries that are evaluated together; [`Self::beside`] returns
+    /// the builders of the others.
+    #[must_use]
+    pub fn of_queries(
+        plan: &'q Plan,
+        roots: &[OccurrenceId],
+        execution: &'q Execution<'q>,
+        language: &'q dyn Language,
+    ) -> OperatorBuilder<'q> {
         let mut builder = OperatorBuilder { plan, execution, language, sharing: None };
         if execution.settings.shares && !execution.trace.counts_steps() {
-            let uses = UseCounts::of(plan);
-            execution.selections.expect(uses.repeated_selections());
-            builder.sharing = Some(Sharing { uses, parts: RefCell::default() });
+            let uses = UseCounts::of(plan, roots);
+            let repeated = uses.repeated_selections();
+            if !repeated.is_empty() {
+                execution.selections.get_or_init(|| Arc::new(Selections::new(repeated)));
+            }
+            builder.sharing = Some(Rc::new(Sharing { uses, parts: RefCell::default() }));
         }
         builder
+    }
+
+    /// The builder of another query of the plan, which has nodes and selections in common with this one.
+    /// Operators of a common node belong to the execution for which they are built first.
+    #[must_use]
+    pub fn beside(&self, execution: &'q Execution<'q>, language: &'q dyn Language) -> OperatorBuilder<'q> {
+        if let Some(selections) = self.execution.selections.get() {
+            execution.selections.get_or_init(|| selections.clone());
+        }
+        OperatorBuilder { plan: self.plan, execution, language, sharing: self.sharing.clone() }
     }
 
     /// Returns true if equal nodes are computed once.
@@ -155,7 +181,7 @@ impl<'q> OperatorBuilder<'q> {
         self.sharing.is_some()
     }
 
-    /// Ends building: no subplan gets further readers.
+    /// Ends building, of all queries that are evaluated together: no subplan gets further readers.
     pub fn seal(&self) {
         let Some(sharing) = &self.sharing else { return };
         sharing.parts.borrow().values().for_each(|built| built.part.seal());

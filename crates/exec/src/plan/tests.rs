@@ -78,7 +78,7 @@ fn equal_operators_are_one_node() {
     let node = |id| test.plan.occurrence(id).node;
     assert_eq!(node(left), node(right), "whatever the order of matchers and labels");
     assert_ne!(node(left), node(other));
-    let uses = UseCounts::of(&test.plan);
+    let uses = UseCounts::of(&test.plan, &[test.plan.root()]);
     assert_eq!(uses.repeated(node(left)), Some(2));
     assert_eq!(uses.repeated(node(other)), None);
     let selected = test.plan.inputs(left)[0];

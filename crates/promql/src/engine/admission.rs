@@ -7,7 +7,7 @@
 
 use chronolith_exec::error::Error;
 use chronolith_exec::execution::Execution;
-use chronolith_exec::plan::Plan;
+use chronolith_exec::plan::{OccurrenceId, Plan};
 use chronolith_model::{Selector, TimeRange};
 
 use super::language::PromQl;
@@ -20,12 +20,14 @@ const SERIES_BYTES: u64 = 200;
 /// A decoded sample.
 const SAMPLE_BYTES: u64 = 16;
 
-/// Refuses a query that would need far more than its limits allow. If `shares`, equal parts are read once.
+/// Refuses the query `root` of a plan if it would need far more than its limits allow. If `shares`, equal
+/// parts are read once.
 ///
 /// # Errors
 /// [`Error::Language`] with the estimate, the limit and a way out; errors of the source.
 pub(super) fn admit(
     plan: &Plan,
+    root: OccurrenceId,
     execution: &Execution<'_>,
     language: &PromQl<'_>,
     shares: bool,
@@ -44,7 +46,7 @@ pub(super) fn admit(
     if all.series.saturating_mul(per_series).max(read) <= memory_max && read <= read_max {
         return Ok(());
     }
-    let need = plan.estimate(execution.source, execution.ctx, shares)?;
+    let need = plan.estimate(root, execution.source, execution.ctx, shares)?;
     let is_matrix = language.query.expr.value_type() == ValueType::Matrix;
     let values = if is_matrix { 2 * need.samples } else { need.series.saturating_mul(step_count) };
     let result = values.saturating_mul(8).saturating_add(need.series.saturating_mul(SERIES_BYTES));

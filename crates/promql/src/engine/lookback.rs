@@ -7,7 +7,7 @@
 use chronolith_exec::grid::Grid;
 pub use chronolith_exec::plan::Lookback;
 
-use super::plan::lower;
+use super::plan::{empty_plan, lower};
 use super::query::{EngineOptions, Query};
 use crate::ast::ValueType;
 
@@ -31,7 +31,8 @@ pub fn cache_plan(query: &Query<'_>, options: &EngineOptions) -> Option<CachePla
         return None;
     }
     let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)?;
-    let plan = lower(query, options, grid).ok()?;
+    let mut plan = empty_plan(options);
+    lower(&mut plan, query, options, grid).ok()?;
     Some(CachePlan { lookback: plan.lookback()?, key: plan.cache_key() })
 }
 

@@ -30,28 +30,30 @@ use crate::ast::{
 };
 use chronolith_exec::metric_name::NameRemoval;
 
-/// The plan of a query over the steps of `grid`.
-///
-/// # Errors
-/// Durations that cannot be computed.
-pub(super) fn lower(query: &Query<'_>, options: &EngineOptions, grid: Grid) -> Result<Plan, Error> {
-    let rules = NameRules {
+/// A plan without nodes.
+pub(super) fn empty_plan(options: &EngineOptions) -> Plan {
+    Plan::new(NameRules {
         are_delayed: options.name_removal == NameRemoval::Delayed,
         have_metadata: options.type_and_unit_labels,
-    };
-    let mut lowering = Lowering { query, options, plan: Plan::new(rules) };
-    lowering.expr(query.expr, Scope { grid, stats: StatsScope::Open })?;
-    Ok(lowering.plan)
+    })
+}
+
+/// Adds a query over the steps of `grid` to a plan, and returns its root.
+///
+/// # Errors
+/// Durations that cannot be computed. Parts of the query may have been added.
+pub(super) fn lower(plan: &mut Plan, query: &Query<'_>, options: &EngineOptions, grid: Grid) -> Lowered {
+    Lowering { query, options, plan }.expr(query.expr, Scope { grid, stats: StatsScope::Open })
 }
 
 /// The node of an expression, or the error of a duration in it.
 type Lowered = Result<OccurrenceId, Error>;
 
-/// Builds the plan of one query.
+/// Adds one query to a plan.
 struct Lowering<'q> {
     query: &'q Query<'q>,
     options: &'q EngineOptions,
-    plan: Plan,
+    plan: &'q mut Plan,
 }
 
 /// Context of an expression.

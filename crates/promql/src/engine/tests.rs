@@ -3,6 +3,7 @@
 //! hostile sizes.
 
 mod agree;
+mod batch;
 mod cost;
 mod presence;
 mod share;

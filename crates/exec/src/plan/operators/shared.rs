@@ -18,7 +18,7 @@ use crate::trace::Use;
 impl<'q> OperatorBuilder<'q> {
     /// Number of uses of a vector that is shared.
     pub(super) fn repeated(&self, id: OccurrenceId) -> Option<(&Sharing<'q>, usize)> {
-        let sharing = self.sharing.as_ref().filter(|_| self.plan.is_shareable(id))?;
+        let sharing = self.sharing.as_deref().filter(|_| self.plan.is_shareable(id))?;
         Some((sharing, sharing.uses.repeated(self.plan.occurrence(id).node)?))
     }
 
@@ -65,15 +65,16 @@ impl<'q> OperatorBuilder<'q> {
         sharing: &Sharing<'q>,
         uses: usize,
     ) -> Result<SharedUse<'q>, Error> {
+        let execution = self.execution;
         let (part, first) = self.part_of(id, sharing, uses)?;
         if first == id {
-            return Ok(SharedUse { part, positions: None, node: None });
+            return Ok(SharedUse { part, execution, positions: None, node: None });
         }
         let node = self.trace_node(id, Use::Again);
         if let Some(node) = &node {
             node.node().mark_shared(part.marked());
         }
-        Ok(SharedUse { part, positions: Some(self.plan.positions(first, id)), node })
+        Ok(SharedUse { part, execution, positions: Some(self.plan.positions(first, id)), node })
     }
 
     /// The shared subplan of a node, built if this is its first use, and that first use. Annotations of

@@ -64,7 +64,8 @@ pub(crate) enum Compared {
     NoQuery,
 }
 
-fn render(result: &Result<QueryResult, String>) -> String {
+/// A result with all bits of its values.
+pub(crate) fn render(result: &Result<QueryResult, String>) -> String {
     let Ok(result) = result else { return format!("{result:?}") };
     let bits: Vec<u64> = match &result.value {
         Value::Vector(all) => all.iter().map(|element| element.value.to_bits()).collect(),

@@ -1,0 +1,180 @@
+//! Evaluation of several instant queries at one time as one plan: parts that they have in common are computed
+//! once, equal selections are read once.
+//!
+//! Invariants: values, annotations and errors are those of the queries evaluated one by one; where an error
+//! may be that of another query, or of memory that sharing takes, there is no result. Each query has an
+//! execution of its own, with its limits and counts. A common part belongs to the first query that reads it.
+//! Not here: sharing within a plan (`exec::share`), the order and the logs of queries (the caller).
+
+use std::ops::ControlFlow;
+
+use chronolith_exec::error::Error;
+use chronolith_exec::execution::{Environment, Execution};
+use chronolith_exec::grid::Grid;
+use chronolith_exec::operator::BoxOperator;
+use chronolith_exec::plan::operators::OperatorBuilder;
+use chronolith_exec::plan::{OccurrenceId, Plan};
+use chronolith_model::{QueryError, Queryable, ReadContext};
+
+use super::language::PromQl;
+use super::plan::{empty_plan, lower};
+use super::trace::Trace;
+use super::{
+    Engine, EvalError, Evaluation, Query, QueryResult, Sharing, VECTOR_DEPTH_MAX, pull_all, result_of,
+    settings, vector_value,
+};
+use crate::ast::ValueType;
+
+/// Queries of a component: their operators exist at the same time.
+const COMPONENT_QUERIES_MAX: usize = 128;
+
+/// Plan of several queries.
+pub struct BatchPlan {
+    plan: Plan,
+    grid: Grid,
+    /// `None` for a query that is evaluated by itself.
+    roots: Vec<Option<OccurrenceId>>,
+    components: Vec<Vec<usize>>,
+}
+
+impl BatchPlan {
+    /// Connected components of queries that have selections in common, by their indices, ascending. Other
+    /// queries, and those that cannot be planned, are in none.
+    #[must_use]
+    pub fn components(&self) -> &[Vec<usize>] {
+        &self.components
+    }
+}
+
+/// A query of a component, and the state of its evaluation.
+#[derive(Clone, Copy)]
+pub struct Member<'a> {
+    /// The query as it was planned.
+    pub query: &'a Query<'a>,
+    /// Source of series.
+    pub source: &'a dyn Queryable,
+    /// Deadline, cancellation and memory of this query.
+    pub ctx: &'a ReadContext,
+    /// Counts of this query.
+    pub trace: &'a Trace,
+}
+
+/// Evaluates one query of a component. `None` if it has to be evaluated by itself.
+pub type Compute<'c> = dyn FnMut() -> Option<Result<QueryResult, EvalError>> + 'c;
+
+impl Engine {
+    /// Plans instant queries at the time `time_ms`. Only vectors have something in common.
+    #[must_use]
+    pub fn plan_batch(&self, queries: &[Query<'_>], time_ms: i64) -> BatchPlan {
+        let options = &self.options;
+        let grid = Grid::instant(time_ms);
+        let mut plan = empty_plan(options);
+        let mut roots = Vec::with_capacity(queries.len());
+        for query in queries {
+            debug_assert_eq!((query.start_ms, query.step_ms), (time_ms, 0), "instant queries at one time");
+            let is_vector = query.expr.value_type() == ValueType::Vector;
+            let root = if is_vector { lower(&mut plan, query, options, grid).ok() } else { None };
+            roots.push(root.filter(|root| plan.properties(*root).depth <= VECTOR_DEPTH_MAX));
+        }
+        let mut components = Vec::new();
+        if options.sharing == Sharing::Auto {
+            let (planned, ids): (Vec<usize>, Vec<OccurrenceId>) =
+                roots.iter().enumerate().filter_map(|(idx, root)| Some((idx, (*root)?))).unzip();
+            components = plan.connected_components(&ids, COMPONENT_QUERIES_MAX);
+            components.iter_mut().flatten().for_each(|idx| *idx = planned[*idx]);
+        }
+        BatchPlan { plan, grid, roots, components }
+    }
+
+    /// Evaluates the queries of a component of `batch`; `members` has one per index of it. Calls `visit`
+    /// once per query, in order, with its index in `members`, until it breaks; the query is evaluated when
+    /// `visit` calls the function that it gets. The first call builds the operators of all queries.
+    pub fn run_component<B>(
+        &self,
+        batch: &BatchPlan,
+        component: &[usize],
+        members: &[Member<'_>],
+        visit: &mut dyn FnMut(usize, &mut Compute<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        assert_eq!(component.len(), members.len(), "one member per query");
+        let contexts: Vec<ReadContext> = members.iter().map(|one| self.with_threads(one.ctx)).collect();
+        let evaluation = |((&idx, member), ctx)| self.evaluation_in(batch, idx, member, ctx);
+        let evaluations: Vec<Evaluation<'_>> =
+            component.iter().zip(members).zip(&contexts).filter_map(evaluation).collect();
+        assert_eq!(evaluations.len(), members.len(), "queries of components are planned");
+        let mut operators: Vec<Option<Result<BoxOperator<'_>, Error>>> = Vec::new();
+        for (idx, evaluation) in evaluations.iter().enumerate() {
+            let mut compute = || {
+                if let Err(stopped) = evaluation.execution.ctx.check() {
+                    return Some(Err(stopped.into()));
+                }
+                if operators.is_empty() {
+                    operators = build(&evaluations);
+                }
+                let built = operators.get_mut(idx)?.take()?;
+                let series = built.and_then(|operator| pull_all(evaluation, operator));
+                if let Err(Error::BufferFull | Error::Query(QueryError::Memory(_))) = &series {
+                    // What is kept for the other queries would be missing when this one is evaluated again.
+                    operators.iter_mut().for_each(|operator| *operator = None);
+                    evaluation.execution.selections.get().into_iter().for_each(|open| open.clear());
+                }
+                let value = series.map(|series| vector_value(series, batch.grid.start_ms));
+                own(evaluation, value.map(|value| result_of(evaluation, value)))
+            };
+            visit(idx, &mut compute)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The evaluation of query number `idx` of a batch.
+    fn evaluation_in<'q>(
+        &'q self,
+        batch: &'q BatchPlan,
+        idx: usize,
+        member: &'q Member<'q>,
+        ctx: &'q ReadContext,
+    ) -> Option<Evaluation<'q>> {
+        let BatchPlan { plan, grid, roots, .. } = batch;
+        let root = (*roots.get(idx)?)?;
+        let Member { query, source, trace, .. } = *member;
+        let environment = Environment { source, ctx, trace, spare_threads: &self.spare_threads };
+        let options = &self.options;
+        let settings = settings(options, Sharing::Auto);
+        let execution = Execution::new(environment, settings, Some(*grid), plan.evaluation_order(root));
+        Some(Evaluation { execution, language: PromQl { query, options }, plan, root, grid: *grid })
+    }
+}
+
+/// Builds the operators of all queries of a component, so that each part knows all its readers before one of them
+/// reads it.
+fn build<'q>(evaluations: &'q [Evaluation<'q>]) -> Vec<Option<Result<BoxOperator<'q>, Error>>> {
+    let Some((first, others)) = evaluations.split_first() else { return Vec::new() };
+    let roots: Vec<OccurrenceId> = evaluations.iter().map(|evaluation| evaluation.root).collect();
+    let builder = OperatorBuilder::of_queries(first.plan, &roots, &first.execution, &first.language);
+    let beside = others.iter().map(|other| builder.beside(&other.execution, &other.language));
+    let builders: Vec<OperatorBuilder<'q>> = beside.collect();
+    let operator = |(evaluation, builder): (&'q Evaluation<'q>, &OperatorBuilder<'q>)| {
+        evaluation.execution.trace.begin(evaluation.grid);
+        evaluation.admit(builder.shares())?;
+        builder.vector(evaluation.root)
+    };
+    let all = evaluations.iter().zip([&builder].into_iter().chain(&builders));
+    let operators = all.map(|pair| Some(operator(pair))).collect();
+    builder.seal();
+    operators
+}
+
+/// The result if it is one of the query itself: reads that fail, limits and cancellation may be those of
+/// another query that owns a part, unless this query has been stopped.
+fn own(
+    evaluation: &Evaluation<'_>,
+    result: Result<QueryResult, Error>,
+) -> Option<Result<QueryResult, EvalError>> {
+    match result {
+        Err(Error::BufferFull | Error::TooManySamples | Error::Query(_)) => {
+            let stopped = evaluation.execution.ctx.check().err()?;
+            Some(Err(EvalError::Query(stopped)))
+        }
+        result => Some(result.map_err(EvalError::from)),
+    }
+}
