@@ -28,7 +28,7 @@ mod stored_series;
 pub struct Expression<'a> {
     /// As Prometheus prints it.
     pub text: &'a str,
-    /// The parsed expression.
+    /// The parsed `text`.
     pub expr: &'a Expr,
 }
 

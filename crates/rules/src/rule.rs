@@ -16,7 +16,7 @@ pub struct Rule {
     pub name: String,
     /// The expression as Prometheus prints it.
     pub query: String,
-    /// The parsed expression.
+    /// The parsed `query`.
     pub expr: Expr,
     /// Labels of the group and of the rule. An empty value removes a label from results.
     pub labels: BTreeMap<String, String>,

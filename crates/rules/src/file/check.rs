@@ -39,7 +39,7 @@ pub(super) fn check(
         for (rule_idx, raw) in group.rules.into_iter().enumerate() {
             let mut checker = RuleChecker { group: &group.name, rule_idx, raw: &raw, faults };
             let expr = checker.check(options);
-            rules.push(rule_of(raw, expr, &labels));
+            rules.push(rule_of(raw, expr, &labels, options));
         }
         checked.push(GroupEntry {
             name: group.name,
@@ -57,7 +57,12 @@ fn map_of(entries: &[Entry]) -> BTreeMap<String, String> {
     entries.iter().map(|entry| (entry.name.clone(), entry.value.clone())).collect()
 }
 
-fn rule_of(raw: RawRule, expr: Expr, group_labels: &BTreeMap<String, String>) -> Rule {
+fn rule_of(
+    raw: RawRule,
+    expr: Expr,
+    group_labels: &BTreeMap<String, String>,
+    options: &FileOptions<'_>,
+) -> Rule {
     let mut labels = group_labels.clone();
     labels.extend(map_of(&raw.labels));
     let kind = if raw.alert.text.is_empty() {
@@ -67,7 +72,10 @@ fn rule_of(raw: RawRule, expr: Expr, group_labels: &BTreeMap<String, String>) ->
         RuleKind::Alerting(Alerting { hold_ms: raw.hold_ms, keep_firing_ms: raw.keep_firing_ms, annotations })
     };
     let name = raw.name().to_owned();
-    Rule { name, query: expr.to_string(), expr, labels, kind, position: raw.position }
+    let query = expr.to_string();
+    // Lists, logs and messages have the printed text, so positions are those in it.
+    let expr = parse_expr(&query, options.parser).unwrap_or(expr);
+    Rule { name, query, expr, labels, kind, position: raw.position }
 }
 
 impl RawRule {

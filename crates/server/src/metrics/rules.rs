@@ -127,6 +127,16 @@ pub(crate) static RULES: &[Metric<RuleEngine>] = &[
         |engine| engine.counters.broken_rounds.as_f64(),
     ),
     Metric::counter(
+        "chronolith_rule_evaluations_shared_total",
+        "Evaluations of rules together with others of their batch that read the same samples.",
+        |engine| engine.counters.shared_evaluations.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_evaluations_repeated_total",
+        "Evaluations of rules that were repeated alone, as a limit, a failed read or a kill ended them together.",
+        |engine| engine.counters.repeated_evaluations.as_f64(),
+    ),
+    Metric::counter(
         "chronolith_rule_rejected_samples_total",
         "Samples of rules that the store refused.",
         |engine| engine.counters.rejected_samples.as_f64(),

@@ -47,6 +47,12 @@ impl CallContext {
         CallContext { counts: SelectionCounts::of(limits, now_ms), ..self }
     }
 
+    /// The call with the read of `before`, which is repeated: cancellation, deadline and what was fetched are
+    /// those of both, what was selected counts anew.
+    pub(super) fn repeating(self, before: &CallContext) -> CallContext {
+        CallContext { read: before.read.clone(), ..self }
+    }
+
     /// The same call for a client that prefers a partial result to none: a source that fails is left out and
     /// named in a warning. A source that does not answer is given up some time before the deadline.
     #[must_use]

@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use chronolith_model::{FloatHistogram, QueryError};
+use chronolith_promql::ast::Expr;
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{Engine, EvalError, Query, QueryResult, Value, VectorSample};
 
@@ -23,6 +24,7 @@ use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
 use crate::activity::metric_usage::selected_names;
 use crate::activity::top_queries::QueryLanguage;
+use crate::query::context::check_length;
 use crate::query::range_cache;
 use crate::query::selectors::selectors_of;
 use crate::refusal::Refusal;
@@ -174,23 +176,35 @@ pub fn evaluate<T, E: CallError + From<PromqlError>>(
     print: impl FnOnce(&PromqlAnswer<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
     let trace = Arc::new(new_trace(service, query.detail));
-    let started = StartedQuery {
-        tenant: query.identity.tenant(),
-        language: QueryLanguage::PromQl,
-        text: query.text,
-        times_ms: query.times.bounds(),
-        ctx,
-        trace: trace.clone(),
-    };
-    let running = RunningQuery::begin(service, started);
-    let evaluation = Evaluation { service, query, ctx, trace, running, evaluated: Cell::new(None) };
-    let outcome = evaluation.run(print).map_err(|error| evaluation.with_kill(error));
-    evaluation.log(outcome.as_ref().err());
-    outcome
+    let evaluation = Evaluation::begin(service, query, ctx, trace);
+    evaluation.end(evaluation.run(print))
+}
+
+/// A query that is parsed already.
+pub(super) struct ParsedQuery<'a> {
+    pub(super) query: &'a PromqlQuery<'a>,
+    pub(super) expr: &'a Expr,
+    /// Counts of the evaluation.
+    pub(super) trace: Arc<Trace>,
+}
+
+/// As [`evaluate`] for a query that `compute` evaluates with the trace of `parsed`; returns its value.
+pub(super) fn evaluate_parsed<E: CallError + From<PromqlError>>(
+    service: &Service,
+    parsed: ParsedQuery<'_>,
+    ctx: &CallContext,
+    compute: impl FnOnce() -> Result<QueryResult, PromqlError>,
+) -> Result<Value, E> {
+    let ParsedQuery { query, expr, trace } = parsed;
+    let evaluation = Evaluation::begin(service, query, ctx, trace);
+    let prepared_ns = evaluation.running.started_ns();
+    let computed = check_length(query.text).map_err(PromqlError::Syntax).and_then(|()| compute());
+    let take = |result| evaluation.answer(expr, prepared_ns, result, |answer| Ok(answer.result.value));
+    evaluation.end(computed.map_err(E::from).and_then(take))
 }
 
 /// Counts as much as the caller, or the slow query log, wants to know.
-fn new_trace(service: &Service, detail: Detail) -> Trace {
+pub(super) fn new_trace(service: &Service, detail: Detail) -> Trace {
     let mut trace = Trace::new();
     if detail.operators || service.options.query.log_slow_ms > 0 {
         trace = trace.with_nodes(service.env.clock.clone());
@@ -198,7 +212,33 @@ fn new_trace(service: &Service, detail: Detail) -> Trace {
     if detail.steps { trace.with_steps() } else { trace }
 }
 
-impl Evaluation<'_> {
+impl<'a> Evaluation<'a> {
+    /// Lists a query as running.
+    fn begin(
+        service: &'a Service,
+        query: &'a PromqlQuery<'a>,
+        ctx: &'a CallContext,
+        trace: Arc<Trace>,
+    ) -> Evaluation<'a> {
+        let started = StartedQuery {
+            tenant: query.identity.tenant(),
+            language: QueryLanguage::PromQl,
+            text: query.text,
+            times_ms: query.times.bounds(),
+            ctx,
+            trace: trace.clone(),
+        };
+        let running = RunningQuery::begin(service, started);
+        Evaluation { service, query, ctx, trace, running, evaluated: Cell::new(None) }
+    }
+
+    /// Logs the query with its outcome, which it returns.
+    fn end<T, E: CallError + From<PromqlError>>(&self, outcome: Result<T, E>) -> Result<T, E> {
+        let outcome = outcome.map_err(|error| self.with_kill(error));
+        self.log(outcome.as_ref().err());
+        outcome
+    }
+
     fn run<T, E: CallError + From<PromqlError>>(
         &self,
         print: impl FnOnce(&PromqlAnswer<'_>) -> Result<T, E>,
@@ -213,6 +253,20 @@ impl Evaluation<'_> {
         let lookback_ms = asked.lookback_ms;
         let query = Query { text: asked.text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
         let result = self.result(&*source, &query)?;
+        self.answer(&expr, prepared_ns, result, |answer| print(&answer))
+    }
+
+    /// Has `print` make the answer of this result, and counts the query.
+    fn answer<T, E: CallError + From<PromqlError>>(
+        &self,
+        expr: &Expr,
+        prepared_ns: u64,
+        result: QueryResult,
+        print: impl FnOnce(PromqlAnswer<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let service = self.service;
+        let asked = self.query;
+        let clock = &service.env.clock;
         let evaluated_ns = clock.mono_ns();
         let started_ns = self.running.started_ns();
         let timings = Timings {
@@ -225,14 +279,14 @@ impl Evaluation<'_> {
         let held = self.ctx.budget.reserve(value_bytes(&result.value));
         let _held = held.map_err(|full| PromqlError::from(QueryError::from(full)))?;
         let samples_read = result.samples_read;
-        let printed = print(&PromqlAnswer { result, timings, trace: &self.trace });
+        let printed = print(PromqlAnswer { result, timings, trace: &self.trace });
         // A query whose deadline passed during encoding may be restarted, and would count twice.
         if printed.is_ok() {
             let metrics = &service.queries.metrics;
             metrics.samples.add(samples_read);
-            let duration = if step_ms > 0 { &metrics.range } else { &metrics.instant };
+            let duration = if asked.times.bounds().2 > 0 { &metrics.range } else { &metrics.instant };
             duration.observe_ns(self.running.duration_ns());
-            let selectors = selectors_of(&expr);
+            let selectors = selectors_of(expr);
             let names = selectors.iter().flat_map(|matchers| selected_names(matchers));
             service.queries.metric_usage.record(asked.identity.tenant(), names, clock.now_ms());
         }
@@ -297,7 +351,7 @@ impl From<QueryError> for PromqlError {
 }
 
 /// Memory of a result, labels included.
-fn value_bytes(value: &Value) -> u64 {
+pub(super) fn value_bytes(value: &Value) -> u64 {
     match value {
         Value::Scalar { .. } => 0,
         Value::String { value, .. } => value.len() as u64,

@@ -3,6 +3,7 @@
 //! Invariant: rounds begin only while the store can be written, and while their tenant is not being deleted.
 //! Not here: the schedule (`rules::engine`), threads (`server`).
 
+mod batch;
 pub mod batch_evaluation;
 pub mod due_round;
 pub mod files;

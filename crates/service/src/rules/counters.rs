@@ -11,6 +11,11 @@ pub struct RuleCounters {
     pub rounds: Seconds,
     /// Durations of the evaluation of rules.
     pub evaluations: Seconds,
+    /// Expressions that were evaluated together with others of their batch.
+    pub shared_evaluations: Counter,
+    /// Expressions that were evaluated again by themselves: a limit, an error of a read or a kill ended them
+    /// while they were evaluated together with others.
+    pub repeated_evaluations: Counter,
     /// States that could not be stored.
     pub state_write_failures: Counter,
     /// States that were stored without the series of recording rules: the group has too many.

@@ -2,13 +2,16 @@
 //!
 //! Invariants: a thread has at most one call at a time, so that the permits of the class suffice for all
 //! rounds that the scheduler starts; each expression is listed, can be killed and is logged as a query.
-//! Not here: the order of batches (`chronolith_rules::round`).
+//! Not here: the order of batches (`chronolith_rules::round`), expressions that are evaluated together
+//! (`batch`).
 
+use chronolith_base::Reservation;
 use chronolith_promql::{Value, VectorSample};
 use chronolith_rules::group::GroupKey;
 use chronolith_rules::round::{Evaluate, Expression, Interrupted};
 use chronolith_rules::template_engine::TemplateQueries;
 
+use super::batch::{Batch, Outcome};
 use crate::access::Identity;
 use crate::evaluation::promql::{
     self, Caller, CallerText, Detail, EvalTimes, PromqlAnswer, PromqlError, PromqlQuery,
@@ -27,8 +30,10 @@ pub(super) struct BatchEvaluation<'a> {
     /// Time limit of the round in milliseconds, and its end on the monotonic clock.
     pub(super) time_max_ms: i64,
     pub(super) deadline_ns: u64,
-    /// Wall clock in nanoseconds and duration of each expression, in order of evaluation.
+    /// Wall clock in nanoseconds and duration of each expression, in order of batches and expressions.
     pub(super) timings: Vec<Timing>,
+    /// Memory of the values of the batch, in the budget of its call.
+    pub(super) values_memory: Vec<Reservation>,
 }
 
 /// Start and duration of the evaluation of one expression.
@@ -40,9 +45,9 @@ pub(super) struct Timing {
 
 /// Reason that an expression has no value.
 #[derive(Debug)]
-struct Failure {
-    end: End,
-    text: String,
+pub(super) struct Failure {
+    pub(super) end: End,
+    pub(super) text: String,
 }
 
 impl From<Refusal> for Failure {
@@ -76,7 +81,7 @@ impl CallError for Failure {
 }
 
 /// A group as logs of queries name it.
-struct GroupCaller<'a>(&'a GroupKey);
+pub(super) struct GroupCaller<'a>(pub(super) &'a GroupKey);
 
 impl Caller for GroupCaller<'_> {
     fn describe(&self) -> CallerText {
@@ -90,7 +95,7 @@ impl BatchEvaluation<'_> {
     ///
     /// # Errors
     /// The text for the rule once the time is over.
-    fn timeout_ms(&self) -> Result<u64, String> {
+    pub(super) fn timeout_ms(&self) -> Result<u64, String> {
         let left_ns = self.deadline_ns.saturating_sub(self.service.env.clock.mono_ns());
         match left_ns / 1_000_000 {
             0 => Err(format!("the round has taken {} ms, the interval of its group", self.time_max_ms)),
@@ -128,27 +133,7 @@ impl BatchEvaluation<'_> {
         result
     }
 
-    /// The value of one expression of a batch, within the limit of series.
-    fn rule_value(
-        &mut self,
-        admitted: &Admitted,
-        text: &str,
-        time_ms: i64,
-    ) -> Result<Result<Value, String>, Interrupted> {
-        let clock = &self.service.env.clock;
-        let started_ns = clock.now_ms().saturating_mul(1_000_000);
-        let start_mono_ns = clock.mono_ns();
-        let value = self.value(admitted, text, time_ms);
-        let duration_ns = clock.mono_ns().saturating_sub(start_mono_ns);
-        self.timings.push(Timing { started_ns, duration_ns });
-        match value {
-            Err(_) if self.interrupts.is_requested() => Err(Interrupted),
-            Err(failure) => Ok(Err(failure.text)),
-            Ok(value) => Ok(self.within_series_limit(value)),
-        }
-    }
-
-    fn within_series_limit(&self, value: Value) -> Result<Value, String> {
+    pub(super) fn within_series_limit(&self, value: Value) -> Result<Value, String> {
         let limit = self.service.limits_of(self.identity.tenant()).queries.rules.series_max;
         match &value {
             Value::Vector(samples) if limit > 0 && samples.len() > limit => Err(format!(
@@ -178,7 +163,12 @@ impl Evaluate for BatchEvaluation<'_> {
                 return Ok(expressions.iter().map(|_| Err(why.clone())).collect());
             }
         };
-        expressions.iter().map(|expression| self.rule_value(&admitted, expression.text, time_ms)).collect()
+        self.values_memory.clear();
+        let outcomes = Batch::evaluate(self, &admitted, expressions, time_ms)?;
+        let (timings, values): (Vec<Timing>, _) =
+            outcomes.into_iter().map(|Outcome { timing, value }| (timing, value)).unzip();
+        self.timings.extend(timings);
+        Ok(values)
     }
 }
 

@@ -152,6 +152,7 @@ fn evaluate(
         time_max_ms,
         deadline_ns: start_mono_ns.saturating_add(time_max_ms.unsigned_abs().saturating_mul(1_000_000)),
         timings: Vec::new(),
+        values_memory: Vec::new(),
     };
     let mut record = RuleWriter { service, identity: &identity };
     let mut state = GroupFile { files: state_files(service), id };

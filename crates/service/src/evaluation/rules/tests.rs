@@ -5,3 +5,4 @@ mod environment;
 mod reloads;
 mod restarts;
 mod rounds;
+mod sharing;

@@ -139,7 +139,8 @@ impl Environment {
         }
     }
 
-    fn value(&self, tenant: &TenantId, query: &str, time_ms: i64) -> Value {
+    /// The value of an instant query.
+    pub(super) fn value(&self, tenant: &TenantId, query: &str, time_ms: i64) -> Value {
         let service = &self.service;
         let expr = service.queries.parse(query).expect("a query");
         let identity = Identity::internal(tenant);
