@@ -18,6 +18,7 @@ use chronolith_format::store_name;
 use chronolith_head::{DecodedSeries, DeleteProgress, HeadError};
 use chronolith_model::{Deletion, Matcher, ReadContext, Selector, StoreId, TimeRange};
 
+use crate::changes::Writer;
 use crate::maintenance::compaction::rewrite::{Rewrite, Urgency};
 use crate::maintenance::{Maintenance, MaintenanceLock};
 use crate::metric::MetricValue;
@@ -44,6 +45,15 @@ impl AdminCounters {
     pub(crate) fn own_policy_blocks(&self) -> f64 {
         self.own_policy_blocks.as_f64()
     }
+}
+
+/// Treatment of samples to delete that are in the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InHead {
+    /// Their windows become blocks, which record the deletion.
+    Flush,
+    /// They are erased, and the WAL records it.
+    Erase,
 }
 
 /// Admin requests, see [`crate::Tsdb::admin`]. Each waits for maintenance to yield, and keeps it out until it
@@ -108,10 +118,28 @@ impl<'a> Admin<'a> {
     /// [`AdminError`]; part of the samples of each deletion may be deleted then, also after a crash, and the
     /// same call again deletes the rest. No other samples are deleted.
     pub fn delete_all(&self, deletions: &[Deletion]) -> Result<DeleteReport, AdminError> {
-        let deleted = self.delete_locked(deletions);
+        self.delete_as(deletions, InHead::Flush, Writer::Client)
+    }
+
+    /// As [`Admin::delete_all`] for single samples, whose series a rule has written: windows of the head are
+    /// not flushed, so that a deletion per minute makes no block per minute.
+    ///
+    /// # Errors
+    /// As [`Admin::delete_all`].
+    pub(crate) fn erase(&self, deletions: &[Deletion]) -> Result<DeleteReport, AdminError> {
+        self.delete_as(deletions, InHead::Erase, Writer::Rule)
+    }
+
+    fn delete_as(
+        &self,
+        deletions: &[Deletion],
+        in_head: InHead,
+        writer: Writer,
+    ) -> Result<DeleteReport, AdminError> {
+        let deleted = self.delete_locked(deletions, in_head);
         // Also after a failure: part of the samples may be gone.
         for Deletion { store, range, .. } in deletions {
-            self.storage.note_change(store, *range);
+            self.storage.note_change_by(store, *range, writer);
         }
         deleted
     }
@@ -162,9 +190,12 @@ impl<'a> Admin<'a> {
     }
 
     /// Deletes samples while maintenance waits.
-    fn delete_locked(&self, deletions: &[Deletion]) -> Result<DeleteReport, AdminError> {
+    fn delete_locked(&self, deletions: &[Deletion], in_head: InHead) -> Result<DeleteReport, AdminError> {
         let lock = self.lock()?;
-        self.flush_and_delete(&lock, deletions)?;
+        if in_head == InHead::Flush {
+            self.maintenance.flush_writer(&lock).flush_all(self.flush_ranges(deletions)?)?;
+        }
+        self.delete_in_head(deletions)?;
         let mut reports = vec![DeleteReport::default(); deletions.len()];
         let mut of_each = deletions.iter().zip(&mut reports);
         let deleted = of_each.try_for_each(|(deletion, report)| self.delete_in_blocks(deletion, report));
@@ -201,11 +232,10 @@ impl<'a> Admin<'a> {
         Ok(())
     }
 
-    /// Flushes the windows of the head that have samples to delete, deletes what a flush leaves in the head,
-    /// and frees the WAL of both.
-    fn flush_and_delete(&self, lock: &MaintenanceLock<'_>, deletions: &[Deletion]) -> Result<(), AdminError> {
+    /// Deletes what a flush has left in the head, or all if none was made, and frees the WAL of both. The lock
+    /// of maintenance keeps out flushes, which would bring the samples to a block.
+    fn delete_in_head(&self, deletions: &[Deletion]) -> Result<(), AdminError> {
         let head = self.storage.head();
-        self.maintenance.flush_writer(lock).flush_all(self.flush_ranges(deletions)?)?;
         let mut last_position = None;
         for Deletion { store, selectors, range } in deletions {
             // Also if no window was flushed. Samples that out-of-order ones were merged into meanwhile are

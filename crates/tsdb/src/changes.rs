@@ -30,6 +30,8 @@ pub enum Writer {
     Client,
     /// A continuous query: its points are no reason to run one again, unless it reads what they are of.
     ContinuousQuery,
+    /// A recording or alerting rule: its caller knows which rules read its series.
+    Rule,
 }
 
 /// Changes of all tenants that are watched.
@@ -48,6 +50,8 @@ struct TenantChanges {
     generation: u64,
     /// Ranges written, in ms.
     written: RangeLog,
+    /// Ranges written by others than rules, in ms.
+    written_to_rules: RangeLog,
     /// Earliest times written by others than continuous queries.
     sent: Minima,
     /// Latest times removed, negated so that the greatest time is the least value.
@@ -83,6 +87,12 @@ impl Changes {
         watched.lock().sent.since(generation).unwrap_or(i64::MAX)
     }
 
+    /// Returns the ranges in milliseconds that others than rules have written since a generation.
+    pub(crate) fn written_to_rules_since(&self, store: &StoreId, generation: u64) -> ChangedRanges {
+        let Some(watched) = self.of(store) else { return self.since(store, generation).written };
+        watched.lock().written_to_rules.since(generation)
+    }
+
     /// Records a batch that is in memory.
     pub(crate) fn note_batch(&self, store: &StoreId, batch: &WriteBatch, writer: Writer) {
         if let Some(watched) = self.of(store)
@@ -92,27 +102,24 @@ impl Changes {
             let unit = store.time_unit();
             let from_ms = unit.to_ms(from);
             let to_ms = unit.to_ms(to).saturating_add(1);
-            let mut changes = watched.lock();
-            let generation = changes.generation;
-            changes.written.push(generation, from_ms, to_ms);
-            if writer == Writer::Client {
-                changes.sent.push(generation, from_ms);
-            }
+            watched.lock().note(from_ms, to_ms, writer);
         }
     }
 
     /// Records a change of samples in `range`, in the unit of the tenant, by another way than a batch: a
     /// deletion, an import.
     pub(crate) fn note_range(&self, store: &StoreId, range: TimeRange) {
+        self.note_range_by(store, range, Writer::Client);
+    }
+
+    /// As [`Changes::note_range`], for a change that `writer` made.
+    pub(crate) fn note_range_by(&self, store: &StoreId, range: TimeRange, writer: Writer) {
         if let Some(watched) = self.of(store) {
             let unit = store.time_unit();
             let from_ms = unit.to_ms(range.start);
             // The time of a nanosecond is rounded down: the next millisecond is a change too many at most.
             let to_ms = unit.to_ms(range.end).saturating_add(1).max(from_ms);
-            let mut changes = watched.lock();
-            let generation = changes.generation;
-            changes.written.push(generation, from_ms, to_ms);
-            changes.sent.push(generation, from_ms);
+            watched.lock().note(from_ms, to_ms, writer);
         }
     }
 
@@ -175,10 +182,21 @@ impl TenantChanges {
         let mut changes = TenantChanges { generation, ..TenantChanges::default() };
         if generation > 0 {
             changes.written.push(generation, i64::MIN, i64::MAX);
+            changes.written_to_rules.push(generation, i64::MIN, i64::MAX);
             changes.sent.push(generation, i64::MIN);
             changes.removed.push(generation, i64::MIN + 1);
         }
         changes
+    }
+
+    fn note(&mut self, from_ms: i64, to_ms: i64, writer: Writer) {
+        self.written.push(self.generation, from_ms, to_ms);
+        if writer != Writer::Rule {
+            self.written_to_rules.push(self.generation, from_ms, to_ms);
+        }
+        if writer != Writer::ContinuousQuery {
+            self.sent.push(self.generation, from_ms);
+        }
     }
 }
 
@@ -284,6 +302,22 @@ mod tests {
             changes.since(&StoreId::from(TenantId::new("b").expect("valid")), first),
             Changed::NOTHING
         );
+    }
+
+    /// A rule that corrects its samples would be reason to evaluate it again, for ever.
+    #[test]
+    fn what_rules_write_is_a_change_for_all_but_rules() {
+        let (changes, store) = (Changes::default(), StoreId::anonymous());
+        let first = changes.generation(&store);
+        changes.note_range_by(&store, TimeRange { start: 100, end: 200 }, Writer::Rule);
+        assert_eq!(changes.written_to_rules_since(&store, first), ChangedRanges::EMPTY);
+        assert_eq!(changes.since(&store, first).written.as_slice(), [(100, 201)]);
+        assert_eq!(changes.sent_since(&store, first), 100);
+        changes.note_range_by(&store, TimeRange { start: 50, end: 60 }, Writer::ContinuousQuery);
+        assert_eq!(changes.written_to_rules_since(&store, first).as_slice(), [(50, 61)]);
+        assert_eq!(changes.sent_since(&store, first), 100);
+        changes.forget(|_| true);
+        assert_eq!(changes.written_to_rules_since(&store, first), ChangedRanges::ALL);
     }
 
     #[test]

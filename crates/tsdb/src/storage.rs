@@ -19,7 +19,7 @@ use crate::blocks::tenant::TenantBlocks;
 use crate::bucket::Bucket;
 use crate::bucket::folder_source::FolderSource;
 use crate::bucket::upload_state::{BlockPlace, UploadState};
-use crate::changes::Changes;
+use crate::changes::{Changes, Writer};
 use crate::databases::DatabaseStore;
 use crate::graphite::GraphiteLog;
 use crate::limits::LimitsTable;
@@ -220,7 +220,12 @@ impl Storage {
     /// Records that samples of `store` in `range`, in its unit, changed by another way than a batch or
     /// retention. To be called after the change.
     pub(crate) fn note_change(&self, store: &StoreId, range: TimeRange) {
-        self.changes.note_range(store, range);
+        self.note_change_by(store, range, Writer::Client);
+    }
+
+    /// As [`Storage::note_change`], for a change that `writer` made.
+    pub(crate) fn note_change_by(&self, store: &StoreId, range: TimeRange, writer: Writer) {
+        self.changes.note_range_by(store, range, writer);
         self.note_change_of_owner(store, range.start);
     }
 

@@ -21,11 +21,11 @@ use std::sync::atomic::AtomicU64;
 use chronolith_base::Env;
 use chronolith_base::disk::{LockGuard, make_dir};
 use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError, queued_bytes_of_thread};
-use chronolith_model::change::{ChangeWatch, Changed, Generation};
+use chronolith_model::change::{ChangeWatch, Changed, ChangedRanges, Generation};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    DuplicatePolicy, OverflowPolicy, Queryable, ReachedLimit, Reject, StoreId, TenantId, TenantLimits,
-    WriteBatch, WriteOutcome,
+    Deletion, DuplicatePolicy, OverflowPolicy, Queryable, ReachedLimit, Reject, StoreId, TenantId,
+    TenantLimits, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::snapshot::remove_incomplete;
@@ -216,18 +216,50 @@ impl Tsdb {
         batch: &WriteBatch,
         duplicates: DuplicatePolicy,
     ) -> Result<WriteOutcome, OwnPolicyError> {
+        self.append_with_policy_of(store, batch, duplicates, Writer::Client)
+    }
+
+    /// Corrects samples that rules have written: each sample of `batch` is what later reads see at its time,
+    /// whatever the duplicate policy of the store, and the samples of `removed` are gone. Blocks the thread;
+    /// waits for a running compaction to yield.
+    ///
+    /// Cost: as [`Tsdb::append_with_policy`]; a removal searches the series of its selectors, erases in the
+    /// head without a flush, and writes two small files per block that has such a sample.
+    ///
+    /// # Errors
+    /// [`OwnPolicyError`]: part of the correction may be stored, and the same call again stores the rest.
+    pub fn correct(
+        &self,
+        store: &StoreId,
+        batch: &WriteBatch,
+        removed: &[Deletion],
+    ) -> Result<WriteOutcome, OwnPolicyError> {
+        if !removed.is_empty() {
+            self.admin().erase(removed)?;
+        }
+        self.append_with_policy_of(store, batch, DuplicatePolicy::LastWins, Writer::Rule)
+    }
+
+    fn append_with_policy_of(
+        &self,
+        store: &StoreId,
+        batch: &WriteBatch,
+        duplicates: DuplicatePolicy,
+        writer: Writer,
+    ) -> Result<WriteOutcome, OwnPolicyError> {
         let limits = self.storage.limits_of(store);
         if duplicates == limits.duplicates {
-            return Ok(self.append(store, batch)?);
+            return Ok(self.wait_durable(self.apply_of(store, batch, writer)?)?);
         }
         let _permit = self.storage.admit_write(store)?;
-        let writer = OwnPolicyWriter {
+        let own_policy = OwnPolicyWriter {
             storage: &self.storage,
             admin: self.admin(),
             ingestion_rates: &self.ingestion_rates,
             exemplars: &self.exemplars,
+            writer,
         };
-        writer.append(store, batch, &TenantLimits { duplicates, ..limits })
+        own_policy.append(store, batch, &TenantLimits { duplicates, ..limits })
     }
 
     /// Returns the earliest time in milliseconds that others than continuous queries have written since a
@@ -235,6 +267,13 @@ impl Tsdb {
     #[must_use]
     pub fn sent_since(&self, store: &StoreId, generation: &Generation) -> i64 {
         self.storage.changes().sent_since(store, generation.number())
+    }
+
+    /// Returns the ranges in milliseconds in which others than rules have written since a generation, which
+    /// is of this process. May report too much.
+    #[must_use]
+    pub fn written_to_rules_since(&self, store: &StoreId, generation: &Generation) -> ChangedRanges {
+        self.storage.changes().written_to_rules_since(store, generation.number())
     }
 
     /// As [`Tsdb::apply`], for the points of a writer.

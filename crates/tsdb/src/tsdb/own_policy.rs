@@ -10,6 +10,7 @@ use chronolith_model::{StoreId, TenantLimits, TimeRange, WordKind, WriteBatch, W
 
 use crate::admin::Admin;
 use crate::admin::error::AdminError;
+use crate::changes::Writer;
 use crate::exemplars::{ExemplarStorage, ExemplarWindow};
 use crate::ingestion_rate::{IngestionRates, RequestSize};
 use crate::storage::Storage;
@@ -35,6 +36,7 @@ pub(super) struct OwnPolicyWriter<'a> {
     pub(super) admin: Admin<'a>,
     pub(super) ingestion_rates: &'a IngestionRates,
     pub(super) exemplars: &'a ExemplarStorage,
+    pub(super) writer: Writer,
 }
 
 impl OwnPolicyWriter<'_> {
@@ -71,7 +73,7 @@ impl OwnPolicyWriter<'_> {
         if let Some((first, last)) = times().min().zip(times().max()) {
             let written = self.admin.write_own_policy(store, &series);
             // Also after a failure: blocks of some ranges may be there.
-            self.storage.note_change(store, TimeRange::inclusive(first, last));
+            self.storage.note_change_by(store, TimeRange::inclusive(first, last), self.writer);
             written?;
         }
         let change = self.storage.metadata().keep(store, &batch.metadata);

@@ -3,14 +3,15 @@
 //! its seed.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use chronolith_base::Rng;
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::change::ChangeWatch;
 use chronolith_model::{
-    Columns, DuplicatePolicy, Exemplar, Labels, Matcher, ReadContext, Reject, Selector, StoreId, TenantId,
-    TimeRange, WriteBatch,
+    Columns, Deletion, DuplicatePolicy, Exemplar, Labels, Matcher, ReadContext, Reject, Selector, StoreId,
+    TenantId, TimeRange, WriteBatch,
 };
 use chronolith_tsdb::{OwnPolicyError, Tsdb};
 
@@ -82,6 +83,39 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
     tsdb.append_with_policy(&StoreId::anonymous(), &batch, policy).expect("stored");
 }
 
+/// A rule is evaluated again: some samples of a series get other values, and some are gone.
+fn correct(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
+    let name = format!("s{}", rng.below(NAMES));
+    let known = model.entry(name.clone()).or_default();
+    let recent: Vec<i64> = known.keys().rev().take(40).copied().collect();
+    let (mut samples, mut removed) = (Vec::new(), Vec::new());
+    for time in recent.into_iter().rev() {
+        match rng.below(6) {
+            0 | 1 => {
+                let sample = random_sample(rng, rng.below(10_000));
+                known.insert(time, text(&sample));
+                samples.push((time, sample));
+            }
+            2 => {
+                known.remove(&time);
+                let selectors = vec![vec![Matcher::equal("__name__", &name)]];
+                let range = TimeRange::inclusive(time, time);
+                removed.push(Deletion { store: StoreId::anonymous(), selectors, range });
+            }
+            _ => {}
+        }
+    }
+    let new = machine.env.clock.now_ms().div_euclid(20_000) * 20_000;
+    if let Entry::Vacant(free) = known.entry(new) {
+        let sample = random_sample(rng, 7);
+        free.insert(text(&sample));
+        samples.push((new, sample));
+    }
+    let mut batch = WriteBatch::from_labels();
+    push(&mut batch, &labels(&name), &samples);
+    tsdb.correct(&StoreId::anonymous(), &batch, &removed).expect("stored");
+}
+
 #[track_caller]
 fn compare(machine: &Machine, tsdb: &Tsdb, model: &Model, when: &str) {
     for (name, want) in model {
@@ -120,7 +154,8 @@ fn run(seed: u64) -> (f64, f64) {
     };
     for op in 0..OPS {
         match rng.below(100) {
-            0..60 => random_write(&rng, &machine, &tsdb, &mut model),
+            0..50 => random_write(&rng, &machine, &tsdb, &mut model),
+            50..60 => correct(&rng, &machine, &tsdb, &mut model),
             60..74 => {
                 for _ in 0..=rng.below(4) {
                     machine.clock.advance(Duration::from_secs(rng.below(900)));
@@ -265,4 +300,37 @@ fn caches_see_the_change() {
     let changed = tsdb.changed_since(&store, &generation);
     assert!(!changed.spares(START_MS, START_MS), "{changed:?}");
     assert!(changed.spares(START_MS + 10, i64::MAX), "{changed:?}");
+}
+
+/// A removal made a block of the newest window each time.
+#[test]
+fn a_removed_sample_of_the_head_needs_no_flush_and_stays_away() {
+    for of_store in [KeepFirst, LastWins] {
+        let machine = machine(8, of_store);
+        let store = StoreId::anonymous();
+        let tsdb = machine.open();
+        let times = [START_MS - 120_000, START_MS - 60_000, START_MS];
+        write(&tsdb, &store, "m", &times.map(|time| (time, 1.0))).expect("stored");
+        write(&tsdb, &store, "n", &times.map(|time| (time, 1.0))).expect("stored");
+        let generation = tsdb.generation(&store);
+        let range = TimeRange::inclusive(times[1], times[1]);
+        let selectors = vec![vec![Matcher::equal("__name__", "m")]];
+        let removed = [Deletion { store: store.clone(), selectors, range }];
+        tsdb.correct(&store, &WriteBatch::from_labels(), &removed).expect("removed");
+        assert_eq!(metric(&tsdb, "own_policy_blocks_total"), 0.0);
+        let block_count = |tsdb: &Tsdb| tsdb.statistics().stats().blocks;
+        assert_eq!(block_count(&tsdb), 0);
+        assert!(!tsdb.changed_since(&store, &generation).spares(times[1], times[1]));
+        let of_others = tsdb.written_to_rules_since(&store, &generation);
+        assert_eq!(of_others.next_from(i64::MIN), None, "no reason to evaluate rules: {of_others:?}");
+        machine.disk.crash();
+        drop(tsdb);
+        let tsdb = machine.open();
+        let times_of =
+            |name: &str| machine.read(&tsdb, &store, name).iter().map(|one| one.0).collect::<Vec<_>>();
+        assert_eq!(times_of("m"), [times[0], times[2]]);
+        assert_eq!(times_of("n"), times);
+        write(&tsdb, &store, "m", &[(times[1], 2.0)]).expect("stored");
+        assert_eq!(times_of("m"), times, "the time is free again");
+    }
 }
