@@ -10,8 +10,8 @@ use chronolith_base::{ByteReader, DecodeError};
 
 /// Version of the layout that is written, the first byte.
 pub const STATE_VERSION: u8 = 2;
-/// Version without series, which is read.
-const VERSION_WITHOUT_SERIES: u8 = 1;
+/// Version without rounds and series, which is read.
+const VERSION_OF_ALERTS: u8 = 1;
 
 /// First bytes of a file with the state of a group.
 const FILE_MAGIC: [u8; 8] = *b"CHRLRULE";
@@ -85,6 +85,24 @@ pub struct StoredRecording {
     pub series: Vec<Vec<String>>,
 }
 
+/// A recording rule and the rounds in which it was as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredRecordingRule {
+    /// Hash of the expression and of all else that decides results.
+    pub hash: u64,
+    /// Its first round, by the time of samples in milliseconds since 1970.
+    pub since_ms: i64,
+}
+
+/// Rounds that were evaluated, so that a restart knows which ones a repair may evaluate again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoredRounds {
+    /// First and last round of each run without a missing one, by the time of samples in milliseconds.
+    pub runs: Vec<(i64, i64)>,
+    /// Recording rules in their order.
+    pub rules: Vec<StoredRecordingRule>,
+}
+
 /// A group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredGroup {
@@ -96,6 +114,8 @@ pub struct StoredGroup {
     pub last_round_ns: Option<i64>,
     /// Alerting rules that have alerts.
     pub rules: Vec<StoredRule>,
+    /// Rounds that were evaluated; empty if nothing is repaired.
+    pub rounds: StoredRounds,
     /// Recording rules that have series; `None` if they are unknown.
     pub recordings: Option<Vec<StoredRecording>>,
 }
@@ -119,6 +139,16 @@ impl StoredGroup {
             put_uvarint(out, rule.alerts.len() as u64);
             rule.alerts.iter().for_each(|alert| put_alert(out, alert));
         }
+        put_uvarint(out, self.rounds.runs.len() as u64);
+        for (first_ms, last_ms) in &self.rounds.runs {
+            out.extend_from_slice(&first_ms.to_le_bytes());
+            out.extend_from_slice(&last_ms.to_le_bytes());
+        }
+        put_uvarint(out, self.rounds.rules.len() as u64);
+        for StoredRecordingRule { hash, since_ms } in &self.rounds.rules {
+            out.extend_from_slice(&hash.to_le_bytes());
+            out.extend_from_slice(&since_ms.to_le_bytes());
+        }
         out.push(u8::from(self.recordings.is_some()));
         if let Some(recordings) = &self.recordings {
             put_uvarint(out, recordings.len() as u64);
@@ -133,7 +163,7 @@ impl StoredGroup {
     pub fn decode(payload: &[u8]) -> Result<StoredGroup, DecodeError> {
         let mut reader = ByteReader::new(payload);
         let version = reader.u8("rule state version")?;
-        if version != STATE_VERSION && version != VERSION_WITHOUT_SERIES {
+        if version != STATE_VERSION && version != VERSION_OF_ALERTS {
             let found = u64::from(version);
             let what = "rule state version";
             return Err(DecodeError::Invalid { what, offset: 0, expected: "1 or 2", found });
@@ -146,9 +176,9 @@ impl StoredGroup {
         for _ in 0..reader.length("rule count")? {
             rules.push(rule(&mut reader)?);
         }
-        let recordings = match version {
-            VERSION_WITHOUT_SERIES => None,
-            _ => recordings(&mut reader)?,
+        let (rounds, recordings) = match version {
+            VERSION_OF_ALERTS => (StoredRounds::default(), None),
+            _ => (rounds(&mut reader)?, recordings(&mut reader)?),
         };
         if !reader.is_empty() {
             let found = reader.remaining() as u64;
@@ -160,7 +190,7 @@ impl StoredGroup {
                 found,
             });
         }
-        Ok(StoredGroup { file, name, last_round_ns, rules, recordings })
+        Ok(StoredGroup { file, name, last_round_ns, rules, rounds, recordings })
     }
 }
 
@@ -309,6 +339,20 @@ fn rule(reader: &mut ByteReader<'_>) -> Result<StoredRule, DecodeError> {
         alerts.push(alert(reader)?);
     }
     Ok(StoredRule { name, labels, ordinal, alerts })
+}
+
+fn rounds(reader: &mut ByteReader<'_>) -> Result<StoredRounds, DecodeError> {
+    let mut rounds = StoredRounds::default();
+    for _ in 0..reader.length("run count")? {
+        let first_ms = reader.le_u64("first round")?.cast_signed();
+        rounds.runs.push((first_ms, reader.le_u64("last round")?.cast_signed()));
+    }
+    for _ in 0..reader.length("recording rule count")? {
+        let hash = reader.le_u64("recording rule hash")?;
+        let since_ms = reader.le_u64("recording rule start")?.cast_signed();
+        rounds.rules.push(StoredRecordingRule { hash, since_ms });
+    }
+    Ok(rounds)
 }
 
 fn alert(reader: &mut ByteReader<'_>) -> Result<StoredAlert, DecodeError> {

@@ -48,6 +48,13 @@ fn group() -> StoredGroup {
             rule("Größe", 300, vec![resolved]),
             rule("", 1, Vec::new()),
         ],
+        rounds: StoredRounds {
+            runs: vec![(1_700_000_000_123, 1_700_000_060_123), (-1, i64::MAX)],
+            rules: vec![
+                StoredRecordingRule { hash: u64::MAX, since_ms: 1_700_000_000_123 },
+                StoredRecordingRule { hash: 0, since_ms: i64::MIN },
+            ],
+        },
         recordings: Some(vec![
             StoredRecording {
                 name: "job:up:sum".to_owned(),
@@ -83,6 +90,7 @@ fn a_state_round_trips() {
         name: String::new(),
         last_round_ns: None,
         rules: Vec::new(),
+        rounds: StoredRounds::default(),
         recordings: None,
     };
     let without_rules = StoredGroup { recordings: Some(Vec::new()), ..empty.clone() };
@@ -151,8 +159,9 @@ fn golden_files_read_as_ever() {
     let golden = include_bytes!("../../testdata/rules/group-state-2.bin");
     assert_eq!(bytes_of(&group()), golden, "what is written has changed: that needs a version");
     assert_eq!(StoredGroup::decode(golden), Ok(group()));
-    let without_series = include_bytes!("../../testdata/rules/group-state.bin");
-    assert_eq!(StoredGroup::decode(without_series), Ok(StoredGroup { recordings: None, ..group() }));
+    let of_alerts = include_bytes!("../../testdata/rules/group-state.bin");
+    let want = StoredGroup { rounds: StoredRounds::default(), recordings: None, ..group() };
+    assert_eq!(StoredGroup::decode(of_alerts), Ok(want), "version 1");
 }
 
 /// A file of 50 bytes must not ask for memory for 2^60 series without labels.

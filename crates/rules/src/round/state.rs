@@ -8,7 +8,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use chronolith_format::rules::{StoredAlert, StoredAlertState, StoredGroup, StoredRecording, StoredRule};
+use chronolith_format::rules::{
+    StoredAlert, StoredAlertState, StoredGroup, StoredRecording, StoredRounds, StoredRule,
+};
 use chronolith_model::Labels;
 
 use super::{ActiveGroup, alerting, stored_series};
@@ -38,6 +40,8 @@ impl ActiveGroup {
             name: key.name.clone(),
             last_round_ns: self.last_round_ns,
             rules: with_alerts.collect(),
+            // The caller knows the rounds.
+            rounds: StoredRounds::default(),
             recordings: self.recordings(),
         }
     }
