@@ -10,6 +10,7 @@ use crate::file::GroupEntry;
 use crate::rule::{Rule, RuleIdentity};
 
 mod reads;
+pub mod repair_order;
 mod series_pattern;
 
 /// Pairs of rules that are compared. Further rules of a group have a batch of their own each.

@@ -13,6 +13,7 @@ pub mod group;
 pub mod lint;
 pub mod notifier;
 pub mod prometheus_templates;
+pub mod repair;
 pub mod round;
 pub mod rule;
 pub mod schedule;

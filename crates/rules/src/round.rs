@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-pub use chronolith_format::rules::{StateFile, StoredGroup};
+pub use chronolith_format::rules::{StateFile, StoredGroup, StoredRecordingRule, StoredRounds};
 use chronolith_model::{FloatHistogram, Labels};
 use chronolith_promql::ast::Expr;
 use chronolith_promql::{Value, VectorSample};
 
 use crate::alert::{Alert, Alerts};
 use crate::group::Group;
+use crate::rule::Rule;
 use crate::schedule::NS_PER_MS;
 use crate::template_engine::{TemplateEngine, TemplateQueries};
 
@@ -277,6 +278,19 @@ fn vector_of(value: Value) -> Result<Vec<VectorSample>, String> {
         }
         _ => Err("rule result is not a vector or scalar".to_owned()),
     }
+}
+
+/// Samples of a recording rule for the value of its expression, as a round writes them.
+///
+/// # Errors
+/// The reason for `health: err`.
+pub fn recorded_samples(
+    rule: &Rule,
+    value: Value,
+    limit: Option<usize>,
+    time_ms: i64,
+) -> Result<Vec<RuleSample>, String> {
+    recording::samples(rule, vector_of(value)?, limit, time_ms)
 }
 
 #[cfg(test)]

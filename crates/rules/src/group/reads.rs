@@ -25,6 +25,11 @@ impl Reads {
         Reads { selectors: selectors(&rule.expr), is_everything: has_template_query(rule) }
     }
 
+    /// Matchers of each selector.
+    pub(super) fn selectors(&self) -> &[Vec<Matcher>] {
+        &self.selectors
+    }
+
     /// Returns true if the rule may read a series of `output`.
     pub(super) fn may_read(&self, output: &Output) -> bool {
         self.is_everything || self.selectors.iter().any(|matchers| output.may_match(matchers))

@@ -1,0 +1,74 @@
+//! Repair of recording rules after out-of-order samples: which rounds see a change, and what a round that is
+//! evaluated again corrects (ADR 0129).
+//!
+//! Invariants: a round that was not evaluated at its time is not evaluated by a repair; rounds are known by
+//! the time of their samples, in milliseconds.
+//! Not here: order of the rules (`group::repair_order`), queries, and writes (the caller).
+
+use chronolith_model::Labels;
+use xxhash_rust::xxh64::xxh64;
+
+use crate::group::Group;
+use crate::round::RuleSample;
+use crate::rule::Rule;
+
+mod evaluated;
+mod recorded;
+
+pub use evaluated::EvaluatedRounds;
+pub use recorded::{Correction, Recorded};
+
+/// Samples around the time of a round that decide its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Into the past; 0 or more.
+    pub past_ms: i64,
+    /// Into the future (negative offsets); 0 or more.
+    pub future_ms: i64,
+}
+
+impl Reach {
+    /// All times: the selectors have a fixed time, or depend on the times of the query.
+    pub const ALL: Reach = Reach { past_ms: i64::MAX, future_ms: i64::MAX };
+
+    /// First and last time of rounds that see a change from `first_ms` to `last_ms`.
+    #[must_use]
+    pub fn rounds_of(self, first_ms: i64, last_ms: i64) -> (i64, i64) {
+        (first_ms.saturating_sub(self.future_ms), last_ms.saturating_add(self.past_ms))
+    }
+}
+
+/// Hash of all that decides the results of a rule: a rule with an equal one is the same over a restart.
+#[must_use]
+pub fn rule_hash(group: &Group, rule: &Rule) -> u64 {
+    let Group { interval_ms, query_offset_ms, limit, .. } = group;
+    let Rule { name, query, labels, .. } = rule;
+    xxh64(format!("{interval_ms} {query_offset_ms} {limit:?} {name:?} {query:?} {labels:?}").as_bytes(), 0)
+}
+
+/// Results of several rules that may write the same series, as one: the first one wins.
+#[must_use]
+pub fn joined(mut results: Vec<Vec<RuleSample>>) -> Vec<RuleSample> {
+    if results.len() == 1 {
+        return results.swap_remove(0);
+    }
+    let mut all: Vec<RuleSample> = results.into_iter().flatten().collect();
+    // The sort is stable.
+    all.sort_by(|a, b| a.labels.cmp(&b.labels));
+    all.dedup_by(|later, first| later.labels == first.labels);
+    all
+}
+
+/// A series and a time at which it has no sample any more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemovedSample {
+    /// Labels of the series.
+    pub labels: Labels,
+    /// Time of the sample.
+    pub time_ms: i64,
+    /// Labels that other series with a sample at this time have, and this one does not.
+    pub absent_labels: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;
