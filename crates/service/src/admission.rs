@@ -70,6 +70,8 @@ const FEDERATE: ClassNames =
     ClassNames { metric: "federate", requests: "federations", setting: "query.concurrency" };
 const CONTINUOUS: ClassNames =
     ClassNames { metric: "continuous", requests: "continuous queries", setting: "fixed" };
+const REPAIRS: ClassNames =
+    ClassNames { metric: "rule_repairs", requests: "repairs of rules", setting: "fixed" };
 const RULES: ClassNames = ClassNames { metric: "rules", requests: "batches of rules", setting: "fixed" };
 const SELF_SCRAPE: ClassNames =
     ClassNames { metric: "self_scrape", requests: "self-scrapes", setting: "fixed" };
@@ -94,6 +96,8 @@ pub struct Admission {
     pub continuous: Class,
     /// Batches of rules. The scheduler starts no more rounds than there are permits, so none waits.
     pub rules: Class,
+    /// Repairs of recording rules, one at a time.
+    pub rule_repairs: Class,
     /// Self-scrapes: one runs at a time.
     pub self_scrape: Class,
     /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
@@ -212,6 +216,7 @@ impl Admission {
             federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
             continuous: class(CONTINUOUS, 1, 0, 1),
             rules: class(RULES, rule_permits, 0, share(rule_permits)),
+            rule_repairs: class(REPAIRS, 1, 0, 1),
             self_scrape: class(SELF_SCRAPE, 1, 0, 1),
             // Asked by monitoring, for no tenant.
             status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
@@ -240,11 +245,15 @@ impl Admission {
 
     /// Memory of the requests of a class that reads.
     pub fn memory_of(&self, class: &Class) -> &TenantMemory {
-        if class.name == RULES.metric { &self.rules_memory } else { &self.query_memory }
+        if [RULES.metric, REPAIRS.metric].contains(&class.name) {
+            &self.rules_memory
+        } else {
+            &self.query_memory
+        }
     }
 
     /// All classes, for metrics.
-    pub fn classes(&self) -> [&Class; 10] {
+    pub fn classes(&self) -> [&Class; 11] {
         [
             &self.write,
             &self.write_apply,
@@ -252,6 +261,7 @@ impl Admission {
             &self.remote_read,
             &self.continuous,
             &self.rules,
+            &self.rule_repairs,
             &self.self_scrape,
             &self.federate,
             &self.status,

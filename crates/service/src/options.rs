@@ -256,6 +256,10 @@ pub struct RuleOptions {
     pub defaults: GroupDefaults,
     /// Age of the oldest round that is made up after an outage; 0 = none is.
     pub catch_up_ms: i64,
+    /// Age of the oldest round that is repaired after out-of-order samples; 0 = none is.
+    pub repair_window_ms: i64,
+    /// Part of a core that repairs take, in percent.
+    pub repair_cpu_percent: u8,
     /// Longest outage over which pending alerts continue.
     pub outage_tolerance_ms: i64,
     /// Time after which a firing alert is sent again.
@@ -269,6 +273,8 @@ impl Default for RuleOptions {
             tenant: TenantId::anonymous(),
             defaults: GroupDefaults { interval_ms: 60_000, query_offset_ms: 0 },
             catch_up_ms: 3_600_000,
+            repair_window_ms: 3_600_000,
+            repair_cpu_percent: 20,
             outage_tolerance_ms: 3_600_000,
             resend_delay_ms: 60_000,
         }

@@ -11,6 +11,7 @@ pub mod counters;
 pub mod engine;
 pub mod group_id;
 pub mod interrupts;
+pub mod repair;
 pub mod scheduled;
 pub mod state_files;
 mod statuses;
@@ -23,6 +24,7 @@ use chronolith_rules::status::GroupStatus;
 
 use self::configured::{CONFIGURED_BYTES_MAX, ConfiguredOptions, ConfiguredRules};
 use self::engine::RuleEngine;
+use self::repair::Repairs;
 use crate::options::ServiceOptions;
 use crate::query::context::parser_options;
 
@@ -32,6 +34,8 @@ pub struct RuleContext {
     pub engine: Arc<RuleEngine>,
     /// Groups that clients configure.
     pub configured: ConfiguredRules,
+    /// Rounds that out-of-order samples may have changed.
+    pub repairs: Repairs,
 }
 
 impl RuleContext {
@@ -45,7 +49,7 @@ impl RuleContext {
         };
         let data_dir = &options.tsdb.data_dir;
         let configured = ConfiguredRules::new(env, data_dir, configured_options, engine.clone());
-        RuleContext { engine, configured }
+        RuleContext { engine, configured, repairs: Repairs::default() }
     }
 
     /// Groups of a tenant in order of file, name and origin.

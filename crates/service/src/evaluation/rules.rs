@@ -8,6 +8,7 @@ pub mod batch_evaluation;
 pub mod due_round;
 pub mod files;
 mod recording;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,8 @@ use std::time::Duration;
 use chronolith_model::TenantId;
 use chronolith_rules::schedule::NS_PER_MS;
 
-use self::due_round::{DueRound, now_ns, state_files};
+use self::due_round::{DueRound, DueWork, now_ns, state_files};
+use self::repair::take_repair;
 use crate::rules::engine::RunningRounds;
 use crate::rules::scheduled::RestoreTimes;
 use crate::service::Service;
@@ -34,7 +36,8 @@ pub fn take_due(service: &Service) -> Vec<DueRound> {
         has_permit(service, tenant, running) && !store.tenant_deletions().is_running(tenant)
     };
     let taken = engine.take_due(state_files(service), restore_times(service), may_run);
-    taken.into_iter().map(DueRound).collect()
+    let rounds = taken.into_iter().map(DueWork::Group);
+    rounds.chain(take_repair(service).map(DueWork::Repair)).map(DueRound).collect()
 }
 
 /// Reads the states of all groups before the store is taken into use, so that a server that is ready lists

@@ -47,13 +47,14 @@ macro_rules! memory_metrics {
     };
 }
 
-static CLASSES: [[Metric<Admission>; 3]; 10] = [
+static CLASSES: [[Metric<Admission>; 3]; 11] = [
     class_metrics!(write),
     class_metrics!(write_apply),
     class_metrics!(query),
     class_metrics!(remote_read),
     class_metrics!(continuous),
     class_metrics!(rules),
+    class_metrics!(rule_repairs),
     class_metrics!(self_scrape),
     class_metrics!(federate),
     class_metrics!(status),

@@ -246,6 +246,16 @@ impl RuleEngine {
         self.state.lock().groups.get(id).map(|scheduled| scheduled.status.clone())
     }
 
+    /// Puts the number of rounds of a group that have been repaired into its status.
+    pub(crate) fn note_repaired(&self, id: &GroupId, repaired_count: u64) {
+        let mut state = self.state.lock();
+        let Some(scheduled) = state.groups.get_mut(id).filter(|one| one.is_loaded()) else { return };
+        let mut status = GroupStatus::clone(&scheduled.status);
+        status.rounds.repaired = repaired_count;
+        scheduled.status = Arc::new(status);
+        self.statuses.put(&id.tenant, scheduled.status.clone());
+    }
+
     /// Takes the run of continuous queries if it is due. The caller runs it on a thread of its own, and ends
     /// it by [`RuleEngine::finish_queries`].
     pub(crate) fn take_queries(&self, now_ns: i64) -> bool {

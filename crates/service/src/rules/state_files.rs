@@ -12,7 +12,7 @@ use chronolith_base::Disk;
 use chronolith_base::disk::make_dir;
 use chronolith_model::TenantId;
 use chronolith_rules::group::{GroupKey, Origin};
-use chronolith_rules::round::{StateFile, StateStore, StoredGroup};
+use chronolith_rules::round::{StateFile, StateStore, StoredGroup, StoredRounds};
 use chronolith_rules::schedule;
 
 use super::counters::RuleCounters;
@@ -40,6 +40,8 @@ pub struct GroupFile<'a> {
     pub files: StateFiles<'a>,
     /// The group.
     pub id: &'a GroupId,
+    /// Rounds that were evaluated, with the one that runs.
+    pub rounds: StoredRounds,
 }
 
 impl StateFiles<'_> {
@@ -158,7 +160,8 @@ impl StateStore for GroupFile<'_> {
         if state.recordings.is_none() {
             self.files.counters.states_without_series.add(1);
         }
-        self.files.save(self.id, state).map_err(|error| {
+        let state = StoredGroup { rounds: self.rounds.clone(), ..state.clone() };
+        self.files.save(self.id, &state).map_err(|error| {
             self.files.counters.state_write_failures.add(1);
             format!("storing the state of the rule group: {error}")
         })

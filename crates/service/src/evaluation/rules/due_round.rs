@@ -18,16 +18,26 @@ use chronolith_rules::status::{GroupStatus, Health, LastRound, RuleStatus};
 
 use super::batch_evaluation::{BatchEvaluation, Timing};
 use super::recording::RuleWriter;
+use super::repair::{RepairEnding, RunningRound, run_repair};
 use crate::access::Identity;
 use crate::limits::RULE_ROUND_TIME_MIN_MS;
 use crate::rules::engine::TakenWork;
 use crate::rules::group_id::GroupId;
+use crate::rules::repair::TakenRepair;
 use crate::rules::scheduled::{RoundPlan, Work};
 use crate::rules::state_files::{GroupFile, StateFiles};
 use crate::service::Service;
 
-/// Work that has been taken from the engine.
-pub struct DueRound(pub(super) TakenWork);
+/// Work that is due: of the engine, or a repair.
+pub struct DueRound(pub(super) DueWork);
+
+/// Work of either kind.
+pub(super) enum DueWork {
+    /// A round, or the marks of a removed group.
+    Group(TakenWork),
+    /// Rounds of a tenant that are evaluated again.
+    Repair(TakenRepair),
+}
 
 /// Gives a group back to the engine, also after a panic.
 struct GiveBack<'a> {
@@ -76,58 +86,70 @@ struct EndedRound {
 impl DueRound {
     /// Runs the work on this thread; `send` gets alerts that are due.
     pub fn run(self, service: &Service, settings: &RoundSettings, send: &dyn Fn(&[Arc<Alert>])) {
-        match self.0.work {
-            Work::Round(plan) => self.run_round(plan, service, settings, send),
-            Work::MarkStale { removed_ns } => self.mark_stale(removed_ns, service),
+        let taken = match self.0 {
+            DueWork::Group(taken) => taken,
+            DueWork::Repair(taken) => return run_repair(service, &taken),
+        };
+        match taken.work {
+            Work::Round(plan) => run_round(taken, plan, service, settings, send),
+            Work::MarkStale { removed_ns } => mark_stale(taken, removed_ns, service),
         }
     }
 
     /// Gives the work up, as there is no thread for it. The group goes on with its next round.
     pub fn give_up(self, service: &Service) {
-        drop(GiveBack::new(service, &self.0.id));
-    }
-
-    fn run_round(
-        self,
-        plan: RoundPlan,
-        service: &Service,
-        settings: &RoundSettings,
-        send: &dyn Fn(&[Arc<Alert>]),
-    ) {
-        let TakenWork { id, mut active, .. } = self.0;
-        let mut give_back = GiveBack::new(service, &id);
-        let Some(before) = service.rules.engine.status_of(&id) else { return };
-        let Some(mut ended) = evaluate(service, &id, &mut active, plan, settings) else { return };
-        let notifications = std::mem::take(&mut ended.report.notifications);
-        let group = active.shared_group();
-        let status = status_after(&before, &active, plan, &ended);
-        count(service, &status, &ended);
-        log_failures(&id, &group, &ended.report);
-        give_back.ending = Ending::Round(Box::new((active, status)));
-        drop(give_back);
-        let alert = |notification| Arc::new(alert_of(&group, notification, &settings.external_url));
-        let alerts: Vec<Arc<Alert>> = notifications.into_iter().map(alert).collect();
-        if !alerts.is_empty() {
-            send(&alerts);
+        match &self.0 {
+            DueWork::Group(taken) => drop(GiveBack::new(service, &taken.id)),
+            DueWork::Repair(taken) => drop(RepairEnding::new(service, taken)),
         }
     }
+}
 
-    /// Marks the series of a removed group as stale at the time of its removal, as Prometheus does.
-    fn mark_stale(self, removed_ns: i64, service: &Service) {
-        let TakenWork { id, active, .. } = self.0;
-        let mut give_back = GiveBack::new(service, &id);
-        let time_ms = active.sample_time_ms(removed_ns);
-        let identity = Identity::internal(&id.tenant);
-        let marker = |labels: Labels| RuleSample { labels, time_ms, value: SampleValue::Stale };
-        let markers: Vec<RuleSample> = active.into_series().into_iter().map(marker).collect();
-        if !markers.is_empty()
-            && let Err(error) = (RuleWriter { service, identity: &identity }).record(&markers)
-        {
-            let GroupKey { file, name } = &id.key;
-            tracing::warn!(file, group = name, error, "series of a removed rule group not marked as stale");
-        }
-        give_back.ending = Ending::Removed;
+fn run_round(
+    taken: TakenWork,
+    plan: RoundPlan,
+    service: &Service,
+    settings: &RoundSettings,
+    send: &dyn Fn(&[Arc<Alert>]),
+) {
+    let TakenWork { id, mut active, .. } = taken;
+    let mut give_back = GiveBack::new(service, &id);
+    let Some(before) = service.rules.engine.status_of(&id) else { return };
+    let running = RunningRound::begin(service, &id, &active, plan.time_ns);
+    let Some(mut ended) = evaluate(service, &id, &mut active, plan, settings) else { return };
+    if let Some(running) = running {
+        running.end(&ended.report);
     }
+    let notifications = std::mem::take(&mut ended.report.notifications);
+    let group = active.shared_group();
+    let mut status = status_after(&before, &active, plan, &ended);
+    status.rounds.repaired = service.rules.repairs.repaired_count(&id);
+    count(service, &status, &ended);
+    log_failures(&id, &group, &ended.report);
+    give_back.ending = Ending::Round(Box::new((active, status)));
+    drop(give_back);
+    let alert = |notification| Arc::new(alert_of(&group, notification, &settings.external_url));
+    let alerts: Vec<Arc<Alert>> = notifications.into_iter().map(alert).collect();
+    if !alerts.is_empty() {
+        send(&alerts);
+    }
+}
+
+/// Marks the series of a removed group as stale at the time of its removal, as Prometheus does.
+fn mark_stale(taken: TakenWork, removed_ns: i64, service: &Service) {
+    let TakenWork { id, active, .. } = taken;
+    let mut give_back = GiveBack::new(service, &id);
+    let time_ms = active.sample_time_ms(removed_ns);
+    let identity = Identity::internal(&id.tenant);
+    let marker = |labels: Labels| RuleSample { labels, time_ms, value: SampleValue::Stale };
+    let markers: Vec<RuleSample> = active.into_series().into_iter().map(marker).collect();
+    if !markers.is_empty()
+        && let Err(error) = (RuleWriter { service, identity: &identity }).record(&markers)
+    {
+        let GroupKey { file, name } = &id.key;
+        tracing::warn!(file, group = name, error, "series of a removed rule group not marked as stale");
+    }
+    give_back.ending = Ending::Removed;
 }
 
 /// Evaluates a round; `None` if it was interrupted.
@@ -155,7 +177,8 @@ fn evaluate(
         values_memory: Vec::new(),
     };
     let mut record = RuleWriter { service, identity: &identity };
-    let mut state = GroupFile { files: state_files(service), id };
+    let mut state =
+        GroupFile { files: state_files(service), id, rounds: service.rules.repairs.stored_rounds(id) };
     let mut ctx = RoundContext {
         evaluate: &mut evaluation,
         record: &mut record,

@@ -41,7 +41,19 @@ impl Record for RuleWriter<'_> {
 
 impl RuleWriter<'_> {
     fn target(&self) -> WriteTarget<'_> {
-        WriteTarget { identity: self.identity, store: TargetStore::Default, writer: Writer::Client }
+        WriteTarget { identity: self.identity, store: TargetStore::Default, writer: Writer::Rule }
+    }
+
+    /// Stores samples that a repair has found missing, and counts those that are refused.
+    ///
+    /// # Errors
+    /// Nothing is stored.
+    pub(super) fn add(&self, store: &Tsdb, samples: &[&RuleSample]) -> Result<(), String> {
+        let valid: Vec<(usize, &RuleSample)> =
+            samples.iter().copied().enumerate().filter(|(_, sample)| check(sample).is_ok()).collect();
+        let outcome = self.write(store, &valid)?;
+        self.service.rules.engine.counters.rejected_samples.add(outcome.rejected_count());
+        Ok(())
     }
 
     /// Stores samples durably and counts them.
@@ -82,17 +94,21 @@ impl RuleWriter<'_> {
 
 fn batch_of(samples: &[(usize, &RuleSample)]) -> WriteBatch {
     let mut batch = WriteBatch::from_labels();
-    for (_, RuleSample { labels, time_ms, value }) in samples {
-        match value {
-            SampleValue::Float(value) => batch.push_labels(labels, &[(*time_ms, *value)]),
-            SampleValue::Stale => batch.push_labels(labels, &[(*time_ms, STALE_NAN)]),
-            SampleValue::Histogram(histogram) => {
-                let histogram = Arc::new(Histogram::Float(FloatHistogram::clone(histogram)));
-                batch.push_histograms(labels, &[(*time_ms, histogram)]);
-            }
+    samples.iter().for_each(|(_, sample)| push_sample(&mut batch, sample));
+    batch
+}
+
+/// Appends a sample to a batch.
+pub(super) fn push_sample(batch: &mut WriteBatch, sample: &RuleSample) {
+    let RuleSample { labels, time_ms, value } = sample;
+    match value {
+        SampleValue::Float(value) => batch.push_labels(labels, &[(*time_ms, *value)]),
+        SampleValue::Stale => batch.push_labels(labels, &[(*time_ms, STALE_NAN)]),
+        SampleValue::Histogram(histogram) => {
+            let histogram = Arc::new(Histogram::Float(FloatHistogram::clone(histogram)));
+            batch.push_histograms(labels, &[(*time_ms, histogram)]);
         }
     }
-    batch
 }
 
 fn check(sample: &RuleSample) -> Result<(), String> {

@@ -3,6 +3,7 @@
 mod deletion;
 mod environment;
 mod reloads;
+mod repair;
 mod restarts;
 mod rounds;
 mod sharing;

@@ -1,0 +1,493 @@
+//! One pass over the rules of a tenant: evaluates rounds again and collects what differs.
+//!
+//! Invariants: a unit is evaluated after the units that it reads; a change of a result marks the rounds that
+//! see it, of the unit itself later ones alone, so a pass ends. Marks that the pass does not come to stay.
+//! Not here: writes (`commit`), which rounds a repair takes (`rules::repair`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronolith_model::change::ChangedRanges;
+use chronolith_model::query::Selector;
+use chronolith_model::sample::is_stale;
+use chronolith_model::{Columns, Histogram, Queryable, TimeRange};
+use chronolith_promql::engine::{Query, Value, VectorSample};
+use chronolith_rules::group::Group;
+use chronolith_rules::group::repair_order::{RepairOrder, matchers_of};
+use chronolith_rules::repair::{Correction, Recorded, joined};
+use chronolith_rules::round::{RuleSample, SampleValue, recorded_samples};
+use chronolith_rules::rule::Rule;
+
+use super::groups_of;
+use super::view::{Corrections, RepairView};
+use crate::access::Identity;
+use crate::activity::active_queries::StartedQuery;
+use crate::activity::top_queries::QueryLanguage;
+use crate::evaluation::run::{Admitted, further_query};
+use crate::evaluation::running::RunningQuery;
+use crate::rules::repair::{GroupRepairs, RepairedGroup, RuleRepairs, TakenRepair};
+use crate::service::Service;
+
+/// Rounds of one range query.
+const ROUNDS_PER_QUERY_MAX: usize = 240;
+/// Corrected samples of one pass; rounds that are left wait for the next one.
+const CORRECTIONS_MAX: usize = 1_000_000;
+
+/// The pass ends: its time is over, the server stops, or the source cannot be read.
+struct Ended;
+
+/// Reason that a query has no value.
+enum Failure {
+    /// It was interrupted, and may succeed later.
+    Interrupted,
+    /// It failed, with this text.
+    Failed(String),
+}
+
+/// Results of a rule by the time of the round; rounds that failed have none.
+type Results = BTreeMap<i64, Vec<RuleSample>>;
+
+/// A pass and what it has found.
+pub(super) struct Pass<'a> {
+    service: &'a Service,
+    taken: &'a TakenRepair,
+    identity: Identity,
+    admitted: Admitted,
+    below: Arc<dyn Queryable>,
+    groups: Vec<Arc<Group>>,
+    order: RepairOrder,
+    /// Rounds to evaluate, by unit.
+    marks: Vec<ChangedRanges>,
+    /// The last round of each unit up to which its marked ones have been evaluated.
+    done_ms: Vec<i64>,
+    corrections: Arc<Corrections>,
+    written: Correction,
+    /// Rounds that were evaluated, by group.
+    rounds: Vec<BTreeSet<i64>>,
+    deadline_ns: u64,
+}
+
+/// A round in the order of evaluation of units that read each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Step {
+    time_ms: i64,
+    unit: usize,
+    /// The round sees no change, and the one before has other series.
+    is_marker_round: bool,
+}
+
+impl Step {
+    fn of(unit: usize, time_ms: i64) -> Step {
+        Step { time_ms, unit, is_marker_round: false }
+    }
+}
+
+impl<'a> Pass<'a> {
+    /// `None` without a permit or a source.
+    pub(super) fn begin(service: &'a Service, taken: &'a TakenRepair, deadline_ns: u64) -> Option<Pass<'a>> {
+        let identity = Identity::internal(&taken.tenant);
+        let timeout_ms = service.options.query.timeout_ms;
+        let admitted = service.try_admit(&service.admission.rule_repairs, &identity, timeout_ms)?;
+        let below = further_query(service, &admitted).source_of(service, &identity).ok()?;
+        let groups = groups_of(taken);
+        let order = RepairOrder::of(&groups);
+        let pending = |unit: &chronolith_rules::group::repair_order::RepairUnit| {
+            let mut all = ChangedRanges::EMPTY;
+            let rules = &taken.groups[unit.group_idx].1.rules;
+            unit.rules.iter().for_each(|&idx| all.add_all(&rules[idx].pending));
+            all
+        };
+        Some(Pass {
+            marks: order.units.iter().map(pending).collect(),
+            done_ms: vec![i64::MIN; order.units.len()],
+            rounds: vec![BTreeSet::new(); groups.len()],
+            corrections: Arc::default(),
+            written: Correction::default(),
+            service,
+            taken,
+            identity,
+            admitted,
+            below,
+            groups,
+            order,
+            deadline_ns,
+        })
+    }
+
+    /// Evaluates all units, or as many as there is time for.
+    pub(super) fn run(&mut self) {
+        for unit in self.order.acyclic.clone() {
+            let is_stepped = !self.order.units[unit].later.is_empty() || !self.has_lookback(unit);
+            let ended = match is_stepped {
+                true => self.run_steps(&[unit]),
+                false => self.run_range(unit),
+            };
+            if ended.is_err() {
+                return;
+            }
+        }
+        let cyclic = self.order.cyclic.clone();
+        // Rounds that are left wait for the next pass.
+        drop(self.run_steps(&cyclic));
+    }
+
+    /// Samples to write.
+    pub(super) fn written(&self) -> &Correction {
+        &self.written
+    }
+
+    /// Rounds that were evaluated, and those that are left.
+    pub(super) fn outcome(self) -> Vec<RepairedGroup> {
+        let mut outcome: Vec<RepairedGroup> = Vec::with_capacity(self.groups.len());
+        for (group, rounds) in self.groups.iter().zip(&self.rounds) {
+            let left = vec![ChangedRanges::EMPTY; group.rules().len()];
+            outcome.push(RepairedGroup { left, round_count: rounds.len() as u64 });
+        }
+        for (idx, unit) in self.order.units.iter().enumerate() {
+            for &(first_ms, last_ms) in self.marks[idx].as_slice() {
+                let first_ms = first_ms.max(self.done_ms[idx].saturating_add(1));
+                if first_ms <= last_ms {
+                    let left = &mut outcome[unit.group_idx].left;
+                    unit.rules.iter().for_each(|&rule| left[rule].add(first_ms, last_ms));
+                }
+            }
+        }
+        outcome
+    }
+
+    fn group(&self, unit: usize) -> &GroupRepairs {
+        &self.taken.groups[self.order.units[unit].group_idx].1
+    }
+
+    fn rules(&self, unit: usize) -> impl Iterator<Item = (&Rule, &RuleRepairs)> {
+        let group = self.group(unit);
+        let rules = self.groups[self.order.units[unit].group_idx].rules();
+        self.order.units[unit].rules.iter().map(|&idx| (&rules[idx], &group.rules[idx]))
+    }
+
+    fn has_lookback(&self, unit: usize) -> bool {
+        self.rules(unit).all(|(_, rule)| rule.lookback.is_some())
+    }
+
+    /// Marked rounds of a unit that may be repaired, after a time.
+    fn due(&self, unit: usize, after_ms: i64) -> Vec<i64> {
+        let group = self.group(unit);
+        let since_ms = self.rules(unit).map(|(_, rule)| rule.since_ms).max().unwrap_or(i64::MAX);
+        let horizon_ms = self.taken.horizon_ms.min(group.restored_from_ms);
+        let oldest_ms = since_ms.max(horizon_ms).max(after_ms.saturating_add(1));
+        let newest_ms = group.end_ms().saturating_sub(1);
+        let within = |range: &(i64, i64)| group.rounds.within(range.0.max(oldest_ms), range.1.min(newest_ms));
+        self.marks[unit].as_slice().iter().flat_map(within).collect()
+    }
+
+    /// Evaluates the marked rounds of a unit by range queries.
+    fn run_range(&mut self, unit: usize) -> Result<(), Ended> {
+        let due = self.due(unit, i64::MIN);
+        for times in self.chains(unit, &due) {
+            self.check()?;
+            let (Some(&first), Some(&last)) = (times.first(), times.last()) else { continue };
+            let mut recorded = self.recorded(unit, first)?;
+            let mut results = Vec::new();
+            for idx in 0..self.order.units[unit].rules.len() {
+                results.push(self.evaluate(unit, idx, &times, &[])?);
+            }
+            for &time_ms in &times {
+                let of_round = results.iter_mut().filter_map(|one| one.remove(&time_ms)).collect();
+                self.correct(unit, &mut recorded, time_ms, of_round);
+            }
+            // The next query corrects the markers of its own rounds.
+            if let Some(next_ms) = self.next_round(unit, last).filter(|next_ms| !due.contains(next_ms)) {
+                self.correct_markers(unit, &mut recorded, next_ms);
+            }
+            self.done_ms[unit] = last;
+        }
+        self.done_ms[unit] = self.group(unit).end_ms().saturating_sub(1);
+        Ok(())
+    }
+
+    /// Evaluates the marked rounds of units that see each other's earlier results, in order of time.
+    fn run_steps(&mut self, units: &[usize]) -> Result<(), Ended> {
+        let mut steps = BTreeSet::new();
+        for &unit in units {
+            steps.extend(self.due(unit, i64::MIN).into_iter().map(|time_ms| Step::of(unit, time_ms)));
+        }
+        let ended = self.run_all_steps(units, &mut steps);
+        // Steps for the markers of a round are not marked otherwise.
+        for step in steps {
+            self.marks[step.unit].add(step.time_ms, step.time_ms);
+        }
+        if ended.is_ok() {
+            units.iter().for_each(|&unit| self.done_ms[unit] = self.group(unit).end_ms().saturating_sub(1));
+        }
+        ended
+    }
+
+    fn run_all_steps(&mut self, units: &[usize], steps: &mut BTreeSet<Step>) -> Result<(), Ended> {
+        let mut recorded: BTreeMap<usize, Recorded> = BTreeMap::new();
+        while let Some(&Step { time_ms, unit, is_marker_round }) = steps.first() {
+            self.check()?;
+            let mut own = match recorded.remove(&unit) {
+                Some(own) => own,
+                None => self.recorded(unit, time_ms)?,
+            };
+            let is_changed = if is_marker_round {
+                self.correct_markers(unit, &mut own, time_ms)
+            } else {
+                let mut results = Vec::new();
+                for idx in 0..self.order.units[unit].rules.len() {
+                    let later = self.order.units[unit].later.clone();
+                    results.extend(self.evaluate(unit, idx, &[time_ms], &later)?.remove(&time_ms));
+                }
+                let is_changed = self.correct(unit, &mut own, time_ms, results);
+                // After a step that evaluates the round, one for its markers changes nothing.
+                let next = self.next_round(unit, time_ms);
+                steps.extend(next.map(|time_ms| Step { time_ms, unit, is_marker_round: true }));
+                is_changed
+            };
+            recorded.insert(unit, own);
+            steps.pop_first();
+            self.done_ms[unit] = time_ms;
+            if is_changed {
+                for &reader in units {
+                    // Rounds at this time come next if the reader does.
+                    let after_ms = if reader > unit { time_ms.saturating_sub(1) } else { time_ms };
+                    steps.extend(
+                        self.due(reader, after_ms).into_iter().map(|time_ms| Step::of(reader, time_ms)),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Round of a group after another one, if it has ended.
+    fn next_round(&self, unit: usize, time_ms: i64) -> Option<i64> {
+        self.group(unit).rounds.next(time_ms)
+    }
+
+    /// Consecutive rounds, each as many as one query evaluates.
+    fn chains(&self, unit: usize, times: &[i64]) -> Vec<Vec<i64>> {
+        let rounds = &self.group(unit).rounds;
+        let mut chains: Vec<Vec<i64>> = Vec::new();
+        for &time_ms in times {
+            match chains.last_mut() {
+                Some(chain)
+                    if chain.len() < ROUNDS_PER_QUERY_MAX
+                        && chain.last().is_some_and(|&last| rounds.next(last) == Some(time_ms)) =>
+                {
+                    chain.push(time_ms);
+                }
+                _ => chains.push(vec![time_ms]),
+            }
+        }
+        chains
+    }
+
+    /// # Errors
+    /// The time is over, the server stops, or the corrections are too many.
+    fn check(&self) -> Result<(), Ended> {
+        let count = self.written.replaced.len() + self.written.added.len() + self.written.removed.len();
+        let is_late = self.service.env.clock.mono_ns() >= self.deadline_ns;
+        let is_stopping = self.service.rules.engine.is_stopping();
+        if is_late || is_stopping || count >= CORRECTIONS_MAX { Err(Ended) } else { Ok(()) }
+    }
+
+    /// Corrects a round by the results of the rules that did not fail. Returns true if it was wrong.
+    fn correct(
+        &mut self,
+        unit: usize,
+        recorded: &mut Recorded,
+        time_ms: i64,
+        results: Vec<Vec<RuleSample>>,
+    ) -> bool {
+        let group_idx = self.order.units[unit].group_idx;
+        self.rounds[group_idx].insert(time_ms);
+        let has_failed = results.len() < self.order.units[unit].rules.len();
+        if has_failed {
+            self.service.rules.repairs.given_up_rounds.add(1);
+        }
+        let before_ms = self.round_before(unit, recorded, time_ms);
+        let result = (!has_failed).then(|| joined(results));
+        let correction = recorded.correct(time_ms, before_ms, result);
+        self.apply(unit, time_ms, correction)
+    }
+
+    /// Corrects the staleness markers of a round whose result does not change.
+    fn correct_markers(&mut self, unit: usize, recorded: &mut Recorded, time_ms: i64) -> bool {
+        let before_ms = self.round_before(unit, recorded, time_ms);
+        let correction = recorded.correct(time_ms, before_ms, None);
+        self.apply(unit, time_ms, correction)
+    }
+
+    /// The last round before in which the rules did not fail.
+    fn round_before(&self, unit: usize, recorded: &Recorded, time_ms: i64) -> Option<i64> {
+        let rounds = &self.group(unit).rounds;
+        let is_failed = |time_ms: i64| {
+            !recorded.has_samples(time_ms) && self.rules(unit).any(|(_, rule)| rule.failed.contains(&time_ms))
+        };
+        let mut before = rounds.previous(time_ms);
+        while let Some(time_ms) = before.filter(|&time_ms| is_failed(time_ms)) {
+            before = rounds.previous(time_ms);
+        }
+        before
+    }
+
+    /// Takes a correction over, and marks the rounds that see it.
+    fn apply(&mut self, unit: usize, time_ms: i64, correction: Correction) -> bool {
+        if correction.is_empty() {
+            return false;
+        }
+        Arc::make_mut(&mut self.corrections).add(&correction);
+        self.written.replaced.extend(correction.replaced);
+        self.written.added.extend(correction.added);
+        self.written.removed.extend(correction.removed);
+        for reader in self.order.units[unit].readers.clone() {
+            let reach = self.rules(reader).map(|(_, rule)| rule.reach());
+            let seen: Vec<(i64, i64)> = reach.map(|reach| reach.rounds_of(time_ms, time_ms)).collect();
+            seen.into_iter().for_each(|(first, last)| self.marks[reader].add(first, last));
+        }
+        true
+    }
+
+    fn view(&self, hidden: &[usize], hidden_from_ms: i64) -> RepairView {
+        let hidden = hidden.iter().flat_map(|&unit| self.rules(unit)).map(|(rule, _)| matchers_of(rule));
+        RepairView {
+            below: self.below.clone(),
+            corrections: self.corrections.clone(),
+            hidden: hidden.collect(),
+            hidden_from_ms,
+        }
+    }
+
+    /// Samples of a unit, from the round before `first_ms` that has not failed on.
+    fn recorded(&self, unit: usize, first_ms: i64) -> Result<Recorded, Ended> {
+        let rounds = &self.group(unit).rounds;
+        let mut from_ms = rounds.previous(first_ms).unwrap_or(first_ms);
+        while self.rules(unit).any(|(_, rule)| rule.failed.contains(&from_ms)) {
+            let Some(before_ms) = rounds.previous(from_ms) else { break };
+            from_ms = before_ms;
+        }
+        let range = TimeRange::inclusive(from_ms, self.group(unit).end_ms());
+        let view = self.view(&[], i64::MAX);
+        let ctx = further_query(self.service, &self.admitted);
+        let mut recorded = Recorded::default();
+        let mut columns = Columns::default();
+        for (rule, _) in self.rules(unit) {
+            let matchers = matchers_of(rule);
+            let selected = view.select(&Selector { matchers: &matchers, range }, &ctx);
+            let mut batches = selected.map_err(|_| Ended)?;
+            let mut series = Vec::new();
+            while batches.next_batch(&mut series).map_err(|_| Ended)? {}
+            for one in series {
+                columns.clear();
+                one.samples.read(range, &mut columns).map_err(|_| Ended)?;
+                for (idx, &time_ms) in columns.times.iter().enumerate() {
+                    if rounds.contains(time_ms) {
+                        recorded.push(one.labels.clone(), time_ms, value_at(&columns, idx));
+                    }
+                }
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// Results of a rule of a unit in consecutive rounds.
+    fn evaluate(&self, unit: usize, idx: usize, times: &[i64], hidden: &[usize]) -> Result<Results, Ended> {
+        let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return Ok(Results::new()) };
+        let group_idx = self.order.units[unit].group_idx;
+        let group = &self.groups[group_idx];
+        let rule = &group.rules()[self.order.units[unit].rules[idx]];
+        let step_ms = if first == last { 0 } else { group.interval_ms };
+        let query = Query {
+            text: &rule.query,
+            expr: &rule.expr,
+            start_ms: first,
+            end_ms: last,
+            step_ms,
+            lookback_ms: None,
+        };
+        let value = match self.value(&query, hidden) {
+            Ok(value) => value,
+            // Series that are equal in no single round may fail a query over several.
+            Err(Failure::Failed(_)) if first != last => {
+                let mut results = Results::new();
+                for &time_ms in times {
+                    self.check()?;
+                    results.append(&mut self.evaluate(unit, idx, &[time_ms], hidden)?);
+                }
+                return Ok(results);
+            }
+            Err(Failure::Failed(error)) => {
+                let tenant = &self.taken.tenant;
+                tracing::warn!(%tenant, group = group.key.name, rule = rule.name, error, "rule not repaired");
+                return Ok(Results::new());
+            }
+            Err(Failure::Interrupted) => return Err(Ended),
+        };
+        let limit = self.service.limits_of(&self.taken.tenant).queries.rules.series_max;
+        let mut results = Results::new();
+        for (time_ms, value) in by_time(value, times) {
+            let samples = recorded_samples(rule, value, group.limit, time_ms);
+            results.extend(
+                samples
+                    .ok()
+                    .filter(|samples| limit == 0 || samples.len() <= limit)
+                    .map(|samples| (time_ms, samples)),
+            );
+        }
+        Ok(results)
+    }
+
+    fn value(&self, query: &Query<'_>, hidden: &[usize]) -> Result<Value, Failure> {
+        let service = self.service;
+        let ctx = further_query(service, &self.admitted);
+        let _listed = service.rules.engine.interrupts.enter(ctx.cancel_flag());
+        let trace = Arc::new(chronolith_promql::engine::trace::Trace::new());
+        let _running = RunningQuery::begin(
+            service,
+            StartedQuery {
+                tenant: self.identity.tenant(),
+                language: QueryLanguage::PromQl,
+                text: query.text,
+                times_ms: (query.start_ms, query.end_ms, query.step_ms),
+                ctx: &ctx,
+                trace: trace.clone(),
+            },
+        );
+        service.rules.repairs.evaluations.add(1);
+        let view = self.view(hidden, query.start_ms);
+        match service.queries.engine.run_traced(&view, query, &ctx, &trace) {
+            Ok(result) => Ok(result.value),
+            Err(_) if ctx.check().is_err() => Err(Failure::Interrupted),
+            Err(error) => Err(Failure::Failed(error.to_string())),
+        }
+    }
+}
+
+fn value_at(columns: &Columns, idx: usize) -> SampleValue {
+    match columns.histogram_at(idx) {
+        Some(histogram) => SampleValue::Histogram(Arc::new(Histogram::to_float(histogram).into_owned())),
+        None if is_stale(columns.values[idx]) => SampleValue::Stale,
+        None => SampleValue::Float(columns.values[idx]),
+    }
+}
+
+/// The value of each round.
+fn by_time(value: Value, times: &[i64]) -> BTreeMap<i64, Value> {
+    let Value::Matrix(series) = value else {
+        return times.iter().map(|&time_ms| (time_ms, value.clone())).collect();
+    };
+    let mut samples: BTreeMap<i64, Vec<VectorSample>> =
+        times.iter().map(|&time_ms| (time_ms, Vec::new())).collect();
+    for one in series {
+        let floats = one.times.iter().zip(&one.values).map(|(time_ms, value)| (*time_ms, *value, None));
+        let histograms = one.histograms.iter().map(|(time_ms, value)| (*time_ms, f64::NAN, Some(value)));
+        for (time_ms, value, histogram) in floats.chain(histograms) {
+            if let Some(of_round) = samples.get_mut(&time_ms) {
+                let labels = one.labels.clone();
+                of_round.push(VectorSample { labels, time_ms, value, histogram: histogram.cloned() });
+            }
+        }
+    }
+    samples.into_iter().map(|(time_ms, samples)| (time_ms, Value::Vector(samples))).collect()
+}
