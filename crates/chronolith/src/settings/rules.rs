@@ -51,6 +51,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         |s, v| set(&mut s.server.service.rules.catch_up_ms, value::duration(v)),
     ),
     Setting::server(
+        "rules.repair-window",
+        "1h",
+        Form::Duration,
+        "Rounds of recording rules up to this age are evaluated again after out-of-order samples that they have not seen; 0 = none",
+        |s, v| set(&mut s.server.service.rules.repair_window_ms, value::duration(v)),
+    ),
+    Setting::server(
+        "rules.repair-cpu",
+        "20%",
+        Form::Text("PERCENT"),
+        "Part of a core that repairs of recording rules take",
+        |s, v| set(&mut s.server.service.rules.repair_cpu_percent, value::percent(v)),
+    ),
+    Setting::server(
         "rules.alert.for-outage-tolerance",
         "1h",
         Form::Duration,

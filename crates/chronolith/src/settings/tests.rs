@@ -172,6 +172,15 @@ fn values_are_understood() {
 }
 
 #[test]
+fn repairs_of_rules_have_a_window_and_a_part_of_a_core() {
+    let settings = resolve(&["--rules.repair-window", "0", "--rules.repair-cpu", "5%"], &[], None).unwrap();
+    let rules = settings.server.service.rules;
+    assert_eq!((rules.repair_window_ms, rules.repair_cpu_percent), (0, 5));
+    check_error(&["--rules.repair-cpu", "0%"], &[], None, "rules.repair-cpu");
+    check_error(&["--rules.repair-window", "-1h"], &[], None, "rules.repair-window");
+}
+
+#[test]
 fn features_have_the_names_of_prometheus() {
     let features =
         |names: &str| resolve(&["--enable-feature", names], &[], None).unwrap().server.service.features;

@@ -34,6 +34,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(configured_rules::CONFIGURED_RULES, &web.service.rules.configured, out);
     collect(rules::RULES, &*web.service.rules.engine, out);
     collect(rules::RULE_GROUPS, &RuleGroups::read(&web.service), out);
+    collect(rules::RULE_REPAIRS, &web.service.rules.repairs, out);
     collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &web.service.carbon, out);
@@ -96,6 +97,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(configured_rules::CONFIGURED_RULES),
         of(rules::RULES),
         of(rules::RULE_GROUPS),
+        of(rules::RULE_REPAIRS),
         of(write::WRITE),
         of(line_protocol::LINE_PROTOCOL),
         of(carbon::CARBON),

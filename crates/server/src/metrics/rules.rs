@@ -7,6 +7,7 @@ use chronolith_rules::status::{GroupStatus, LastRound};
 use chronolith_service::Service;
 use chronolith_service::metrics::definition::{Metric, Samples};
 use chronolith_service::rules::engine::RuleEngine;
+use chronolith_service::rules::repair::Repairs;
 
 /// Labels of the metrics of one group; `rule_group` is file and name, as in Prometheus. A group of a file and
 /// one of the API may have both in common.
@@ -60,6 +61,12 @@ pub(crate) static RULE_GROUPS: &[Metric<RuleGroups>] = &[
         "Rounds of a group that were older than rules.catch-up after a start, and are never evaluated.",
         |groups, samples| of_groups(groups, samples, |group| group.rounds.lost as f64),
     ),
+    Metric::counters(
+        "chronolith_rule_group_iterations_repaired_total",
+        GROUP_LABELS,
+        "Rounds of a group that were evaluated again, as out-of-order samples came in that they had not seen.",
+        |service, samples| of_groups(service, samples, |group| group.rounds.repaired as f64),
+    ),
     Metric::gauges(
         "chronolith_rule_group_interval_seconds",
         GROUP_LABELS,
@@ -102,6 +109,34 @@ pub(crate) static RULE_GROUPS: &[Metric<RuleGroups>] = &[
         GROUP_LABELS,
         "Evaluations of the rules of a group that failed.",
         |groups, samples| of_groups(groups, samples, |group| group.evaluations.failed as f64),
+    ),
+];
+
+pub(crate) static RULE_REPAIRS: &[Metric<Repairs>] = &[
+    Metric::counter(
+        "chronolith_rule_repair_rounds_given_up_total",
+        "Rounds of rule groups that samples came in for which are older than rules.repair-window, and rounds whose repair failed.",
+        |repairs| repairs.given_up_rounds.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_repair_evaluations_total",
+        "Queries of repairs; one over several rounds counts once.",
+        |repairs| repairs.evaluations.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_repair_corrected_samples_total",
+        "Recorded samples that repairs have replaced, added or removed.",
+        |repairs| repairs.corrected_samples.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_repair_seconds_total",
+        "Time that repairs have taken, bounded by rules.repair-cpu.",
+        |repairs| repairs.busy_ns.as_f64() / 1e9,
+    ),
+    Metric::gauge(
+        "chronolith_rule_repair_rules_pending",
+        "Recording rules with rounds that are to be evaluated again.",
+        |repairs| repairs.pending_rule_count() as f64,
     ),
 ];
 
