@@ -65,7 +65,7 @@ pub(crate) static RULE_GROUPS: &[Metric<RuleGroups>] = &[
         "chronolith_rule_group_iterations_repaired_total",
         GROUP_LABELS,
         "Rounds of a group that were evaluated again, as out-of-order samples came in that they had not seen.",
-        |service, samples| of_groups(service, samples, |group| group.rounds.repaired as f64),
+        |groups, samples| of_groups(groups, samples, |group| group.rounds.repaired as f64),
     ),
     Metric::gauges(
         "chronolith_rule_group_interval_seconds",
