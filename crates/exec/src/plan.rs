@@ -27,6 +27,7 @@ use crate::position::{Origin, Position};
 use crate::share::PositionMap;
 use node::{Node, NodeId, NodeKind};
 use properties::{NameRules, Names, Properties};
+pub use sharing::connected_components;
 
 /// Number of an occurrence. Inputs have lower numbers than what they are inputs of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -209,17 +210,12 @@ impl Plan {
     #[must_use]
     pub fn evaluation_order(&self, root: OccurrenceId) -> EvaluationOrder<'_> {
         let rank_all = move || -> HashMap<Position, usize> {
-            let emitters = self.subtree(root).iter().map(|occurrence| occurrence.positions.first());
+            let emitters = subtree(self, root).iter().map(|occurrence| occurrence.positions.first());
             let ranked = emitters.enumerate().filter_map(|(rank, emitter)| Some((*emitter?, rank + 1)));
             ranked.collect()
         };
         let ranks = OnceLock::new();
         Box::new(move |emitter| ranks.get_or_init(rank_all).get(&emitter).copied().unwrap_or(0))
-    }
-
-    /// The occurrence and all below it, in order of evaluation.
-    fn subtree(&self, id: OccurrenceId) -> &[Occurrence] {
-        &self.occurrences[self.occurrence(id).first as usize..=id.0 as usize]
     }
 
     fn occurrence(&self, id: OccurrenceId) -> &Occurrence {
@@ -244,7 +240,7 @@ impl Plan {
 
     /// From positions in one occurrence of a node to those in another one.
     fn positions(&self, from: OccurrenceId, to: OccurrenceId) -> PositionMap {
-        let below = |id| self.subtree(id).iter().flat_map(|occurrence| &occurrence.positions).copied();
+        let below = |id| subtree(self, id).iter().flat_map(|occurrence| &occurrence.positions).copied();
         debug_assert_eq!(below(from).count(), below(to).count(), "equal nodes have equally many positions");
         below(from).zip(below(to)).collect()
     }
@@ -274,6 +270,11 @@ impl Plan {
         self.ids.insert(node, id);
         id
     }
+}
+
+/// The occurrence and all below it, in order of evaluation.
+fn subtree(plan: &Plan, id: OccurrenceId) -> &[Occurrence] {
+    &plan.occurrences[plan.occurrence(id).first as usize..=id.0 as usize]
 }
 
 /// A language has built a node over inputs of other types.

@@ -92,7 +92,8 @@ impl<'q> HashAggregate<'q> {
         let stage = match input {
             AggregateInput::Alone(inner) => Stage::Alone(inner),
             AggregateInput::Shared(shared) => {
-                let (table, part) = (table.clone(), shared.part.clone());
+                let table = table.clone();
+                let part = shared.part.clone();
                 let sink = shared.add_sink(Box::new(move |series| table.borrow_mut().take(series)));
                 Stage::Shared { part, sink }
             }

@@ -10,7 +10,7 @@ use chronolith_model::query::ReadEstimate;
 use chronolith_model::{Matcher, Queryable, ReadContext, Selector, TimeRange};
 
 use super::node::{NodeId, NodeKind};
-use super::{OccurrenceId, Plan};
+use super::{OccurrenceId, Plan, subtree};
 use crate::arith::{BinaryOp, ElementOp};
 use crate::error::Error;
 use crate::grid::{Grid, Windows};
@@ -114,9 +114,9 @@ impl Plan {
     ) -> Result<ReadEstimate, Error> {
         let mut known: HashMap<NodeId, u64> = HashMap::default();
         let first = self.occurrence(root).first;
-        let mut all: Vec<ReadEstimate> = Vec::with_capacity(self.subtree(root).len());
+        let mut all: Vec<ReadEstimate> = Vec::with_capacity(subtree(self, root).len());
         // Inputs come before what they are inputs of.
-        for one in self.subtree(root) {
+        for one in subtree(self, root) {
             let (node, _) = &self.nodes[one.node.0 as usize];
             let shareable = shares && !one.label.is_empty() && node.kind.is_vector();
             if let Some(series) = known.get(&one.node).filter(|_| shareable) {

@@ -9,7 +9,7 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::{Matcher, TimeRange};
 
 use super::node::{NodeId, NodeKind};
-use super::{Occurrence, OccurrenceId, Plan};
+use super::{Occurrence, OccurrenceId, Plan, subtree};
 use crate::selection::RepeatedSelections;
 
 /// Uses of the nodes of a plan.
@@ -26,38 +26,39 @@ impl Plan {
         let counts = UseCounts::of(self, &[self.root()]);
         counts.by_node.values().chain(counts.by_selection.values()).any(|uses| *uses > 1)
     }
+}
 
-    /// Connected components of queries that have selections in common, directly or through others, of 2 to
-    /// `count_max` queries each. A query is given by its root, and returned by its index. Equal nodes have
-    /// equal selections, so that queries of different components have nothing to share.
-    #[must_use]
-    pub fn connected_components(&self, roots: &[OccurrenceId], count_max: usize) -> Vec<Vec<usize>> {
-        let mut components: Vec<Vec<usize>> = (0..roots.len()).map(|idx| vec![idx]).collect();
-        let mut component_of: Vec<usize> = (0..roots.len()).collect();
-        let mut last_user: HashMap<(&[Matcher], TimeRange), usize> = HashMap::default();
-        for (idx, root) in roots.iter().enumerate() {
-            for selection in self.subtree(*root).iter().filter_map(|one| self.selection_of(one)) {
-                let Some(before) = last_user.insert(selection, idx) else { continue };
-                let (into, from) = (component_of[before], component_of[idx]);
-                if into == from || components[into].len() + components[from].len() > count_max {
-                    continue;
-                }
-                let moved = std::mem::take(&mut components[from]);
-                moved.iter().for_each(|idx| component_of[*idx] = into);
-                components[into].extend(moved);
+/// Connected components of queries that have selections in common, directly or through others, of 2 to
+/// `count_max` queries each. A query is given by its root, and returned by its index. Equal nodes have equal
+/// selections, so that queries of different components have nothing to share.
+#[must_use]
+pub fn connected_components(plan: &Plan, roots: &[OccurrenceId], count_max: usize) -> Vec<Vec<usize>> {
+    let mut components: Vec<Vec<usize>> = (0..roots.len()).map(|idx| vec![idx]).collect();
+    let mut component_of: Vec<usize> = (0..roots.len()).collect();
+    let mut last_user: HashMap<(&[Matcher], TimeRange), usize> = HashMap::default();
+    for (idx, root) in roots.iter().enumerate() {
+        for selection in subtree(plan, *root).iter().filter_map(|one| selection_of(plan, one)) {
+            let Some(before) = last_user.insert(selection, idx) else { continue };
+            let into = component_of[before];
+            let from = component_of[idx];
+            if into == from || components[into].len() + components[from].len() > count_max {
+                continue;
             }
+            let moved = std::mem::take(&mut components[from]);
+            moved.iter().for_each(|idx| component_of[*idx] = into);
+            components[into].extend(moved);
         }
-        components.retain(|component| component.len() > 1);
-        components.iter_mut().for_each(|component| component.sort_unstable());
-        components
     }
+    components.retain(|component| component.len() > 1);
+    components.iter_mut().for_each(|component| component.sort_unstable());
+    components
+}
 
-    /// Matchers of a selection, and the times that it reads.
-    fn selection_of(&self, occurrence: &Occurrence) -> Option<(&[Matcher], TimeRange)> {
-        let (node, _) = &self.nodes[occurrence.node.0 as usize];
-        let selection = node.kind.selection()?;
-        Some((selection.matchers(), selection.windows(node.grid).read_range()))
-    }
+/// Matchers of a selection, and the times that it reads.
+fn selection_of<'p>(plan: &'p Plan, occurrence: &Occurrence) -> Option<(&'p [Matcher], TimeRange)> {
+    let (node, _) = &plan.nodes[occurrence.node.0 as usize];
+    let selection = node.kind.selection()?;
+    Some((selection.matchers(), selection.windows(node.grid).read_range()))
 }
 
 impl UseCounts {
@@ -78,7 +79,7 @@ impl UseCounts {
                     continue;
                 }
             }
-            if let Some((matchers, range)) = plan.selection_of(plan.occurrence(id)) {
+            if let Some((matchers, range)) = selection_of(plan, plan.occurrence(id)) {
                 *counts.by_selection.entry((matchers.to_vec(), range)).or_default() += 1;
             }
             if !matches!(plan.kind(id), NodeKind::Subquery(_, None)) {

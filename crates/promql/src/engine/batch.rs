@@ -1,9 +1,9 @@
-//! Evaluation of several instant queries at one time as one plan: parts that they have in common are computed
-//! once, equal selections are read once.
+//! Evaluation of several instant queries at one time as one plan: common parts are computed once, equal
+//! selections are read once.
 //!
-//! Invariants: values, annotations and errors are those of the queries evaluated one by one; where an error
-//! may be that of another query, or of memory that sharing takes, there is no result. Each query has an
-//! execution of its own, with its limits and counts. A common part belongs to the first query that reads it.
+//! Invariants: a query has the value, annotations and error that it has alone; where an error may belong to
+//! another query, or to memory that sharing takes, it has no result. Each query has an execution of its own,
+//! with its limits and counts. A common part belongs to the first query that reads it.
 //! Not here: sharing within a plan (`exec::share`), the order and the logs of queries (the caller).
 
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use chronolith_exec::execution::{Environment, Execution};
 use chronolith_exec::grid::Grid;
 use chronolith_exec::operator::BoxOperator;
 use chronolith_exec::plan::operators::OperatorBuilder;
-use chronolith_exec::plan::{OccurrenceId, Plan};
+use chronolith_exec::plan::{OccurrenceId, Plan, connected_components};
 use chronolith_model::{QueryError, Queryable, ReadContext};
 
 use super::language::PromQl;
@@ -80,7 +80,7 @@ impl Engine {
         if options.sharing == Sharing::Auto {
             let (planned, ids): (Vec<usize>, Vec<OccurrenceId>) =
                 roots.iter().enumerate().filter_map(|(idx, root)| Some((idx, (*root)?))).unzip();
-            components = plan.connected_components(&ids, COMPONENT_QUERIES_MAX);
+            components = connected_components(&plan, &ids, COMPONENT_QUERIES_MAX);
             components.iter_mut().flatten().for_each(|idx| *idx = planned[*idx]);
         }
         BatchPlan { plan, grid, roots, components }
@@ -114,7 +114,7 @@ impl Engine {
                 let built = operators.get_mut(idx)?.take()?;
                 let series = built.and_then(|operator| pull_all(evaluation, operator));
                 if let Err(Error::BufferFull | Error::Query(QueryError::Memory(_))) = &series {
-                    // What is kept for the other queries would be missing when this one is evaluated again.
+                    // The query is evaluated again, and needs the memory of series kept for other queries.
                     operators.iter_mut().for_each(|operator| *operator = None);
                     evaluation.execution.selections.get().into_iter().for_each(|open| open.clear());
                 }
@@ -145,8 +145,8 @@ impl Engine {
     }
 }
 
-/// Builds the operators of all queries of a component, so that each part knows all its readers before one of them
-/// reads it.
+/// Builds the operators of all queries of a component, so that each part knows all its readers before one of
+/// them reads it.
 fn build<'q>(evaluations: &'q [Evaluation<'q>]) -> Vec<Option<Result<BoxOperator<'q>, Error>>> {
     let Some((first, others)) = evaluations.split_first() else { return Vec::new() };
     let roots: Vec<OccurrenceId> = evaluations.iter().map(|evaluation| evaluation.root).collect();
@@ -164,8 +164,8 @@ fn build<'q>(evaluations: &'q [Evaluation<'q>]) -> Vec<Option<Result<BoxOperator
     operators
 }
 
-/// The result if it is one of the query itself: reads that fail, limits and cancellation may be those of
-/// another query that owns a part, unless this query has been stopped.
+/// The result, unless another query may have caused it: a query that owns a part can be canceled, reach its
+/// limits or fail to read. A query that has been stopped itself has its error.
 fn own(
     evaluation: &Evaluation<'_>,
     result: Result<QueryResult, Error>,

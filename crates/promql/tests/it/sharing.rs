@@ -1,7 +1,7 @@
 //! Random queries, each in forms in which it occurs more than once, with and without sharing of equal parts,
-//! and batches of queries that have such parts in common, together and one by one: values bit for bit, labels,
-//! order, annotations and errors are the same. `SHARING_SEEDS=FROM,COUNT cargo test -p chronolith-promql --test
-//! it sharing::` takes other seeds.
+//! and batches of queries with common parts, together and one by one: values bit for bit, labels, order,
+//! annotations and errors are the same. `SHARING_SEEDS=FROM,COUNT cargo test -p chronolith-promql --test it
+//! sharing::` takes other seeds.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Batches of queries: connected components, attribution of common parts, and failures of one query next to others. Random
-//! batches are in `tests/it/sharing`.
+//! Batches of queries: connected components, attribution of common parts, failures of one query next to
+//! others. Random batches are in `tests/it/sharing`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn source(series_count: usize) -> MemQueryable {
 enum Found {
     /// The query has nothing in common with others.
     Unconnected,
-    /// It has to be evaluated by itself.
+    /// The query has to be evaluated by itself.
     ByItself,
     Together(Result<String, String>, u64),
 }

@@ -1,5 +1,5 @@
-//! The expressions of one batch, under its admitted call: those with common selections are evaluated together,
-//! the others one by one.
+//! Expressions of one batch, under its admitted call: expressions with common selections are evaluated
+//! together, the others one by one.
 //!
 //! Invariants: each expression has a context of its own, so that limits count and a kill ends it alone. An
 //! expression that fails at a limit while it is evaluated together is evaluated again by itself. Work on a
@@ -14,7 +14,7 @@ use chronolith_model::{QueryError, Queryable};
 use chronolith_promql::engine::batch::{BatchPlan, Compute, Member};
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::{Query, QueryResult, Value};
-use chronolith_rules::round::{Expression, Interrupted};
+use chronolith_rules::round::{Evaluate, Expression, Interrupted};
 
 use super::batch_evaluation::{BatchEvaluation, Failure, GroupCaller, Timing};
 use crate::evaluation::call_context::CallContext;
@@ -25,13 +25,13 @@ use crate::evaluation::run::{Admitted, CallError, End, further_query};
 use crate::refusal::Refusal;
 
 /// The value of an expression, or the reason that it has none, and when and how long it was evaluated.
-pub(super) struct Outcome {
-    pub(super) timing: Timing,
-    pub(super) value: Result<Value, String>,
+struct Outcome {
+    timing: Timing,
+    value: Result<Value, String>,
 }
 
 /// A batch that is being evaluated.
-pub(super) struct Batch<'b, 'a> {
+struct Batch<'b, 'a> {
     evaluation: &'b mut BatchEvaluation<'a>,
     admitted: &'b Admitted,
     queries: &'b [Query<'b>],
@@ -45,12 +45,39 @@ struct RuleCall {
     source: Arc<dyn Queryable>,
 }
 
+impl Evaluate for BatchEvaluation<'_> {
+    fn evaluate(
+        &mut self,
+        expressions: &[Expression<'_>],
+        time_ms: i64,
+    ) -> Result<Vec<Result<Value, String>>, Interrupted> {
+        if self.interrupts.is_requested() {
+            return Err(Interrupted);
+        }
+        let admitted = match self.admit() {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                let started_ns = self.service.env.clock.now_ms().saturating_mul(1_000_000);
+                let timing = Timing { started_ns, duration_ns: 0 };
+                self.timings.extend(expressions.iter().map(|_| timing));
+                return Ok(expressions.iter().map(|_| Err(why.clone())).collect());
+            }
+        };
+        self.values_memory.clear();
+        let outcomes = Batch::evaluate(self, &admitted, expressions, time_ms)?;
+        let (timings, values): (Vec<Timing>, _) =
+            outcomes.into_iter().map(|Outcome { timing, value }| (timing, value)).unzip();
+        self.timings.extend(timings);
+        Ok(values)
+    }
+}
+
 impl<'b, 'a> Batch<'b, 'a> {
     /// Evaluates the expressions at one time; returns one outcome per expression.
     ///
     /// # Errors
     /// [`Interrupted`].
-    pub(super) fn evaluate(
+    fn evaluate(
         evaluation: &'b mut BatchEvaluation<'a>,
         admitted: &'b Admitted,
         expressions: &'b [Expression<'b>],
@@ -96,7 +123,7 @@ impl<'b, 'a> Batch<'b, 'a> {
             return component.iter().try_for_each(|idx| self.evaluate_alone(*idx));
         };
         let BatchEvaluation { service, interrupts, .. } = *self.evaluation;
-        // All of them: a query may read a part that belongs to another one.
+        // A query may read a part that belongs to another one, so a stop cancels each of them.
         let _listed: Vec<_> = calls.iter().map(|call| interrupts.enter(call.ctx.cancel_flag())).collect();
         let queries = self.queries;
         let members = component.iter().zip(&calls).map(|(idx, RuleCall { ctx, trace, source })| Member {

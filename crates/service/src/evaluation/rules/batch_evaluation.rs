@@ -1,4 +1,4 @@
-//! Evaluation of the expressions of a batch, and of queries in templates: one admitted call per batch.
+//! Queries of one round, in batches and in templates: one admitted call per batch.
 //!
 //! Invariants: a thread has at most one call at a time, so that the permits of the class suffice for all
 //! rounds that the scheduler starts; each expression is listed, can be killed and is logged as a query.
@@ -8,10 +8,8 @@
 use chronolith_base::Reservation;
 use chronolith_promql::{Value, VectorSample};
 use chronolith_rules::group::GroupKey;
-use chronolith_rules::round::{Evaluate, Expression, Interrupted};
 use chronolith_rules::template_engine::TemplateQueries;
 
-use super::batch::{Batch, Outcome};
 use crate::access::Identity;
 use crate::evaluation::promql::{
     self, Caller, CallerText, Detail, EvalTimes, PromqlAnswer, PromqlError, PromqlQuery,
@@ -103,7 +101,7 @@ impl BatchEvaluation<'_> {
         }
     }
 
-    fn admit(&self) -> Result<Admitted, String> {
+    pub(super) fn admit(&self) -> Result<Admitted, String> {
         let timeout_ms = self.timeout_ms()?;
         let class = &self.service.admission.rules;
         let admitted = self.service.try_admit(class, self.identity, timeout_ms);
@@ -142,33 +140,6 @@ impl BatchEvaluation<'_> {
             )),
             _ => Ok(value),
         }
-    }
-}
-
-impl Evaluate for BatchEvaluation<'_> {
-    fn evaluate(
-        &mut self,
-        expressions: &[Expression<'_>],
-        time_ms: i64,
-    ) -> Result<Vec<Result<Value, String>>, Interrupted> {
-        if self.interrupts.is_requested() {
-            return Err(Interrupted);
-        }
-        let admitted = match self.admit() {
-            Ok(admitted) => admitted,
-            Err(why) => {
-                let started_ns = self.service.env.clock.now_ms().saturating_mul(1_000_000);
-                let timing = Timing { started_ns, duration_ns: 0 };
-                self.timings.extend(expressions.iter().map(|_| timing));
-                return Ok(expressions.iter().map(|_| Err(why.clone())).collect());
-            }
-        };
-        self.values_memory.clear();
-        let outcomes = Batch::evaluate(self, &admitted, expressions, time_ms)?;
-        let (timings, values): (Vec<Timing>, _) =
-            outcomes.into_iter().map(|Outcome { timing, value }| (timing, value)).unzip();
-        self.timings.extend(timings);
-        Ok(values)
     }
 }
 

@@ -122,8 +122,8 @@ fn a_killed_rule_leaves_the_rules_that_read_its_part() {
     assert_eq!((&status.rules[1].health, &status.rules[2].health), (&Health::Ok, &Health::Ok));
 }
 
-/// Values of a batch were bounded by the limit of series alone. Once they are too many, what is kept for
-/// readers of a common part takes no memory from rules that are evaluated again.
+/// Values of a batch were bounded by the limit of series alone. Once they are too many, series that are kept
+/// for readers of a common part take no memory from rules that are evaluated again.
 #[test]
 fn values_of_a_batch_count_in_the_memory_of_its_call() {
     let expressions: Vec<String> = (0..20).map(|idx| format!("x * {idx}")).collect();
