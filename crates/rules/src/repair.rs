@@ -6,6 +6,7 @@
 //! Not here: order of the rules (`group::repair_order`), queries, and writes (the caller).
 
 use chronolith_model::Labels;
+use chronolith_promql::engine::lookback::Lookback;
 use xxhash_rust::xxh64::xxh64;
 
 use crate::group::Group;
@@ -18,24 +19,13 @@ mod recorded;
 pub use evaluated::EvaluatedRounds;
 pub use recorded::{Correction, Recorded};
 
-/// Samples around the time of a round that decide its result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reach {
-    /// Into the past; 0 or more.
-    pub past_ms: i64,
-    /// Into the future (negative offsets); 0 or more.
-    pub future_ms: i64,
-}
-
-impl Reach {
-    /// All times: the selectors have a fixed time, or depend on the times of the query.
-    pub const ALL: Reach = Reach { past_ms: i64::MAX, future_ms: i64::MAX };
-
-    /// First and last time of rounds that see a change from `first_ms` to `last_ms`.
-    #[must_use]
-    pub fn rounds_of(self, first_ms: i64, last_ms: i64) -> (i64, i64) {
-        (first_ms.saturating_sub(self.future_ms), last_ms.saturating_add(self.past_ms))
-    }
+/// First and last time of rounds that see a change from `first_ms` to `last_ms`. All later rounds see it if
+/// the lookback is not known: the selectors have a fixed time, or depend on the times of the query.
+#[must_use]
+pub fn rounds_that_see(lookback: Option<Lookback>, first_ms: i64, last_ms: i64) -> (i64, i64) {
+    lookback.map_or((first_ms, i64::MAX), |lookback| {
+        (first_ms.saturating_sub(lookback.future_ms), last_ms.saturating_add(lookback.past_ms))
+    })
 }
 
 /// Hash of all that decides the results of a rule: a rule with an equal one is the same over a restart.

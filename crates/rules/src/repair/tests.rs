@@ -86,10 +86,10 @@ fn damaged_runs_are_left_out() {
 }
 
 #[test]
-fn a_change_is_seen_within_the_reach() {
-    let reach = Reach { past_ms: 300, future_ms: 10 };
-    assert_eq!(reach.rounds_of(1000, 1005), (990, 1305));
-    assert_eq!(Reach::ALL.rounds_of(5, 5).1, i64::MAX);
+fn a_change_is_seen_within_the_lookback() {
+    let lookback = Lookback { past_ms: 300, future_ms: 10, joins: true };
+    assert_eq!(rounds_that_see(Some(lookback), 1000, 1005), (990, 1305));
+    assert_eq!(rounds_that_see(None, 5, 5), (5, i64::MAX));
 }
 
 /// A sample in place of a staleness marker, and the marker one round later.

@@ -13,7 +13,7 @@ use chronolith_model::TenantId;
 use chronolith_model::change::{ChangedRanges, Generation};
 use chronolith_promql::engine::lookback::Lookback;
 use chronolith_rules::group::Group;
-use chronolith_rules::repair::{EvaluatedRounds, Reach, rule_hash};
+use chronolith_rules::repair::{EvaluatedRounds, rounds_that_see, rule_hash};
 use chronolith_rules::round::{StoredRecordingRule, StoredRounds};
 use parking_lot::Mutex;
 
@@ -121,11 +121,9 @@ pub struct RepairedGroup {
 }
 
 impl RuleRepairs {
-    /// Samples that decide a round.
-    #[must_use]
-    pub fn reach(&self) -> Reach {
-        self.lookback
-            .map_or(Reach::ALL, |lookback| Reach { past_ms: lookback.past_ms, future_ms: lookback.future_ms })
+    /// First and last time of rounds that see a change.
+    pub(crate) fn rounds_that_see(&self, range: (i64, i64)) -> (i64, i64) {
+        rounds_that_see(self.lookback, range.0, range.1)
     }
 }
 
@@ -189,13 +187,13 @@ impl GroupRepairs {
 
     /// Adds the rounds that see a change. Returns true if there are any, and the number of those that are too
     /// old.
-    fn note_change(&mut self, (first_ms, last_ms): (i64, i64), horizon_ms: i64) -> (bool, u64) {
+    fn note_change(&mut self, range: (i64, i64), horizon_ms: i64) -> (bool, u64) {
         let begun_ms = self.last_begun_ms();
         let mut oldest_ms = i64::MAX;
         let mut is_seen = false;
         let rules = self.group.rules().iter().zip(&mut self.rules);
         for (_, rule) in rules.filter(|(rule, _)| rule.alerting().is_none()) {
-            let seen = rule.reach().rounds_of(first_ms, last_ms);
+            let seen = rule.rounds_that_see(range);
             let last = seen.1.min(begun_ms);
             oldest_ms = oldest_ms.min(seen.0.max(rule.since_ms));
             let first = seen.0.max(rule.since_ms).max(horizon_ms);

@@ -342,8 +342,8 @@ impl<'a> Pass<'a> {
         self.written.added.extend(correction.added);
         self.written.removed.extend(correction.removed);
         for reader in self.order.units[unit].readers.clone() {
-            let reach = self.rules(reader).map(|(_, rule)| rule.reach());
-            let seen: Vec<(i64, i64)> = reach.map(|reach| reach.rounds_of(time_ms, time_ms)).collect();
+            let seen: Vec<(i64, i64)> =
+                self.rules(reader).map(|(_, rule)| rule.rounds_that_see((time_ms, time_ms))).collect();
             seen.into_iter().for_each(|(first, last)| self.marks[reader].add(first, last));
         }
         true

@@ -23,6 +23,7 @@ const RULES: &str = "groups:
   - {record: high, expr: 'x > 60'}
   - {record: own, expr: 'sum(x) + on() (sum(own) * 0.5 or vector(1))'}
   - {record: of_own, expr: 'own + 1'}
+  - {record: at_end, expr: 'max(x @ end())'}
 - name: h
   interval: 1m
   query_offset: 10s
@@ -199,6 +200,8 @@ fn samples_in_order_cause_no_repair() {
 #[test]
 fn rounds_before_the_window_are_given_up_and_counted() {
     let server = server(DuplicatePolicy::KeepFirst, 600_000);
+    // Each later round of an expression without a lookback sees the sample.
+    server.load("a.yml", &RULES.replace("x @ end()", "x")).expect("valid");
     server.run_for(Duration::from_secs(1800));
     let labels = [("__name__", "x"), ("job", "a"), ("instance", "1")];
     server.write(&TenantId::anonymous(), &labels, START_MS + 60_000, 70.0);
