@@ -12,7 +12,7 @@ pub mod estimate;
 pub mod node;
 pub mod operators;
 pub mod properties;
-mod sharing;
+pub mod sharing;
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -27,7 +27,6 @@ use crate::position::{Origin, Position};
 use crate::share::PositionMap;
 use node::{Node, NodeId, NodeKind};
 use properties::{NameRules, Names, Properties};
-pub use sharing::connected_components;
 
 /// Number of an occurrence. Inputs have lower numbers than what they are inputs of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -90,7 +90,7 @@ pub struct StoredRecording {
 pub struct StoredRecordingRule {
     /// Hash of the expression and of all else that decides results.
     pub hash: u64,
-    /// Its first round, by the time of samples in milliseconds since 1970.
+    /// First round of the rule as it is, by the time of samples in milliseconds since 1970.
     pub since_ms: i64,
 }
 

@@ -4,8 +4,8 @@
 //! prints the milliseconds of the fastest of `times` evaluations of each kind, and their ratio; at most 0.4
 //! is asked. There are N series of all metrics together with 40 samples each. Under a profiler `--times 1`
 //! against `--times 0` leaves the rules alone. `--rules` prints the rules as a file instead: load it into
-//! Prometheus and with `chronolith serve --rules.files FILE`, send both the same remote write of these series,
-//! and compare the CPU of the processes.
+//! Prometheus and with `chronolith serve --rules.files FILE`, send both the same remote write of these
+//! series, and compare the CPU of the processes.
 //!
 //! Invariants: one thread; results of both kinds are compared bit for bit. Series are in memory, so decoding
 //! is not part of the cost. Not here: parsing, writes and lists of a round.

@@ -5,7 +5,6 @@
 //! the time of their samples, in milliseconds.
 //! Not here: order of the rules (`group::repair_order`), queries, and writes (the caller).
 
-use chronolith_model::Labels;
 use chronolith_promql::engine::lookback::Lookback;
 use xxhash_rust::xxh64::xxh64;
 
@@ -17,7 +16,7 @@ mod evaluated;
 mod recorded;
 
 pub use evaluated::EvaluatedRounds;
-pub use recorded::{Correction, Recorded};
+pub use recorded::{Correction, Recorded, RemovedSample};
 
 /// First and last time of rounds that see a change from `first_ms` to `last_ms`. All later rounds see it if
 /// the lookback is not known: the selectors have a fixed time, or depend on the times of the query.
@@ -47,17 +46,6 @@ pub fn joined(mut results: Vec<Vec<RuleSample>>) -> Vec<RuleSample> {
     all.sort_by(|a, b| a.labels.cmp(&b.labels));
     all.dedup_by(|later, first| later.labels == first.labels);
     all
-}
-
-/// A series and a time at which it has no sample any more.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RemovedSample {
-    /// Labels of the series.
-    pub labels: Labels,
-    /// Time of the sample.
-    pub time_ms: i64,
-    /// Labels that other series with a sample at this time have, and this one does not.
-    pub absent_labels: Vec<String>,
 }
 
 #[cfg(test)]

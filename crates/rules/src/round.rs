@@ -14,13 +14,12 @@ use chronolith_promql::{Value, VectorSample};
 
 use crate::alert::{Alert, Alerts};
 use crate::group::Group;
-use crate::rule::Rule;
 use crate::schedule::NS_PER_MS;
 use crate::template_engine::{TemplateEngine, TemplateQueries};
 
 mod alerting;
 mod evaluation;
-mod recording;
+pub mod recording;
 mod state;
 mod stored_series;
 
@@ -278,19 +277,6 @@ fn vector_of(value: Value) -> Result<Vec<VectorSample>, String> {
         }
         _ => Err("rule result is not a vector or scalar".to_owned()),
     }
-}
-
-/// Samples of a recording rule for the value of its expression, as a round writes them.
-///
-/// # Errors
-/// The reason for `health: err`.
-pub fn recorded_samples(
-    rule: &Rule,
-    value: Value,
-    limit: Option<usize>,
-    time_ms: i64,
-) -> Result<Vec<RuleSample>, String> {
-    recording::samples(rule, vector_of(value)?, limit, time_ms)
 }
 
 #[cfg(test)]

@@ -96,8 +96,6 @@ pub struct Admission {
     pub continuous: Class,
     /// Batches of rules. The scheduler starts no more rounds than there are permits, so none waits.
     pub rules: Class,
-    /// Repairs of recording rules, one at a time.
-    pub rule_repairs: Class,
     /// Self-scrapes: one runs at a time.
     pub self_scrape: Class,
     /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
@@ -110,12 +108,20 @@ pub struct Admission {
     pub write_memory: TenantMemory,
     /// Memory of queries and remote reads.
     pub query_memory: TenantMemory,
-    /// Memory of rules: neither takes queries theirs, nor the other way round.
-    pub rules_memory: TenantMemory,
+    /// Repairs of rules, and the memory of all rules.
+    pub rule_work: RuleWork,
     /// Threads that compress blocks of responses, at most one per core.
     pub compressors: QueryThreads,
     /// Weights of tenants, which all classes use.
     pub weights: Arc<Weights>,
+}
+
+/// Repairs of recording rules, and the memory of all rules.
+pub struct RuleWork {
+    /// Repairs, one at a time.
+    pub repairs: Class,
+    /// Memory of rules: neither takes queries theirs, nor the other way round.
+    pub memory: TenantMemory,
 }
 
 /// One class: its queue, and the permits of a tenant without a limit of its own.
@@ -216,7 +222,6 @@ impl Admission {
             federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
             continuous: class(CONTINUOUS, 1, 0, 1),
             rules: class(RULES, rule_permits, 0, share(rule_permits)),
-            rule_repairs: class(REPAIRS, 1, 0, 1),
             self_scrape: class(SELF_SCRAPE, 1, 0, 1),
             // Asked by monitoring, for no tenant.
             status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
@@ -233,12 +238,15 @@ impl Admission {
                 share_of_memory(query.memory_total_bytes_max, query.memory_bytes_max),
                 weights.clone(),
             ),
-            rules_memory: TenantMemory::new(
-                MemoryBudget::new("rules", rule_memory_max),
-                "rules of the tenant",
-                share_of_memory(rule_memory_max, query.memory_bytes_max),
-                weights.clone(),
-            ),
+            rule_work: RuleWork {
+                repairs: class(REPAIRS, 1, 0, 1),
+                memory: TenantMemory::new(
+                    MemoryBudget::new("rules", rule_memory_max),
+                    "rules of the tenant",
+                    share_of_memory(rule_memory_max, query.memory_bytes_max),
+                    weights.clone(),
+                ),
+            },
             weights,
         }
     }
@@ -246,7 +254,7 @@ impl Admission {
     /// Memory of the requests of a class that reads.
     pub fn memory_of(&self, class: &Class) -> &TenantMemory {
         if [RULES.metric, REPAIRS.metric].contains(&class.name) {
-            &self.rules_memory
+            &self.rule_work.memory
         } else {
             &self.query_memory
         }
@@ -261,7 +269,7 @@ impl Admission {
             &self.remote_read,
             &self.continuous,
             &self.rules,
-            &self.rule_repairs,
+            &self.rule_work.repairs,
             &self.self_scrape,
             &self.federate,
             &self.status,

@@ -1,8 +1,8 @@
 //! Rule groups of all tenants: their status, their schedule, their states between rounds, and the groups that
 //! clients configure.
 //!
-//! Invariants: a group is known by tenant, origin, file and name; lists of groups are ordered by file, name and
-//! origin.
+//! Invariants: a group is known by tenant, origin, file and name; lists of groups are ordered by file, name
+//! and origin.
 //! Not here: the format of rule files, a round and alerts (`chronolith-rules`), evaluation and rule files of
 //! the server (`evaluation::rules`), pages and threads (`server`).
 
@@ -39,7 +39,7 @@ pub struct RuleContext {
 }
 
 impl RuleContext {
-    /// No groups.
+    /// Creates the state of a server without groups.
     pub(crate) fn new(env: &Env, options: &ServiceOptions) -> RuleContext {
         let engine = Arc::new(RuleEngine::default());
         let configured_options = ConfiguredOptions {

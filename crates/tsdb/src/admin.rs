@@ -50,9 +50,9 @@ impl AdminCounters {
 /// Treatment of samples to delete that are in the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InHead {
-    /// Their windows become blocks, which record the deletion.
+    /// Flush the windows into blocks, which record the deletion.
     Flush,
-    /// They are erased, and the WAL records it.
+    /// Erase the samples; the WAL records it.
     Erase,
 }
 
@@ -232,8 +232,8 @@ impl<'a> Admin<'a> {
         Ok(())
     }
 
-    /// Deletes what a flush has left in the head, or all if none was made, and frees the WAL of both. The lock
-    /// of maintenance keeps out flushes, which would bring the samples to a block.
+    /// Deletes what a flush has left in the head, or all if none was made, and frees the WAL of both. The
+    /// lock of maintenance keeps out flushes, which would bring the samples to a block.
     fn delete_in_head(&self, deletions: &[Deletion]) -> Result<(), AdminError> {
         let head = self.storage.head();
         let mut last_position = None;

@@ -224,7 +224,7 @@ impl Tsdb {
     /// waits for a running compaction to yield.
     ///
     /// Cost: as [`Tsdb::append_with_policy`]; a removal searches the series of its selectors, erases in the
-    /// head without a flush, and writes two small files per block that has such a sample.
+    /// head without a flush, and writes two small files per block that has one of these samples.
     ///
     /// # Errors
     /// [`OwnPolicyError`]: part of the correction may be stored, and the same call again stores the rest.

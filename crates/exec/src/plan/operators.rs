@@ -141,38 +141,7 @@ impl<'q> OperatorBuilder<'q> {
         execution: &'q Execution<'q>,
         language: &'q dyn Language,
     ) -> OperatorBuilder<'q> {
-        OperatorBuilder::of_queries(plan, &[plan.root()], execution, language)
-    }
-
-    /// The builder of the first one of several queries that are evaluated together; [`Self::beside`] returns
-    /// the builders of the others.
-    #[must_use]
-    pub fn of_queries(
-        plan: &'q Plan,
-        roots: &[OccurrenceId],
-        execution: &'q Execution<'q>,
-        language: &'q dyn Language,
-    ) -> OperatorBuilder<'q> {
-        let mut builder = OperatorBuilder { plan, execution, language, sharing: None };
-        if execution.settings.shares && !execution.trace.counts_steps() {
-            let uses = UseCounts::of(plan, roots);
-            let repeated = uses.repeated_selections();
-            if !repeated.is_empty() {
-                execution.selections.get_or_init(|| Arc::new(Selections::new(repeated)));
-            }
-            builder.sharing = Some(Rc::new(Sharing { uses, parts: RefCell::default() }));
-        }
-        builder
-    }
-
-    /// The builder of another query of the plan, which has nodes and selections in common with this one.
-    /// Operators of a common node belong to the execution for which they are built first.
-    #[must_use]
-    pub fn beside(&self, execution: &'q Execution<'q>, language: &'q dyn Language) -> OperatorBuilder<'q> {
-        if let Some(selections) = self.execution.selections.get() {
-            execution.selections.get_or_init(|| selections.clone());
-        }
-        OperatorBuilder { plan: self.plan, execution, language, sharing: self.sharing.clone() }
+        builder_of_queries(plan, &[plan.root()], execution, language)
     }
 
     /// Returns true if equal nodes are computed once.
@@ -503,4 +472,39 @@ impl<'q> OperatorBuilder<'q> {
         let of_input = scalars.map(|input| self.scalar(*input)).find_map(Result::err);
         of_input.unwrap_or_else(|| Error::Language(text.clone()))
     }
+}
+
+/// The builder of the first one of several queries that are evaluated together; [`builder_beside`] returns
+/// the builders of the others.
+#[must_use]
+pub fn builder_of_queries<'q>(
+    plan: &'q Plan,
+    roots: &[OccurrenceId],
+    execution: &'q Execution<'q>,
+    language: &'q dyn Language,
+) -> OperatorBuilder<'q> {
+    let mut builder = OperatorBuilder { plan, execution, language, sharing: None };
+    if execution.settings.shares && !execution.trace.counts_steps() {
+        let uses = UseCounts::of(plan, roots);
+        let repeated = uses.repeated_selections();
+        if !repeated.is_empty() {
+            execution.selections.get_or_init(|| Arc::new(Selections::new(repeated)));
+        }
+        builder.sharing = Some(Rc::new(Sharing { uses, parts: RefCell::default() }));
+    }
+    builder
+}
+
+/// The builder of another query of the plan, which has nodes and selections in common with `first`.
+/// Operators of a common node belong to the execution for which they are built first.
+#[must_use]
+pub fn builder_beside<'q>(
+    first: &OperatorBuilder<'q>,
+    execution: &'q Execution<'q>,
+    language: &'q dyn Language,
+) -> OperatorBuilder<'q> {
+    if let Some(selections) = first.execution.selections.get() {
+        execution.selections.get_or_init(|| selections.clone());
+    }
+    OperatorBuilder { plan: first.plan, execution, language, sharing: first.sharing.clone() }
 }

@@ -12,8 +12,9 @@ use chronolith_exec::error::Error;
 use chronolith_exec::execution::{Environment, Execution};
 use chronolith_exec::grid::Grid;
 use chronolith_exec::operator::BoxOperator;
-use chronolith_exec::plan::operators::OperatorBuilder;
-use chronolith_exec::plan::{OccurrenceId, Plan, connected_components};
+use chronolith_exec::plan::operators::{OperatorBuilder, builder_beside, builder_of_queries};
+use chronolith_exec::plan::sharing::connected_components;
+use chronolith_exec::plan::{OccurrenceId, Plan};
 use chronolith_model::{QueryError, Queryable, ReadContext};
 
 use super::language::PromQl;
@@ -150,8 +151,8 @@ impl Engine {
 fn build<'q>(evaluations: &'q [Evaluation<'q>]) -> Vec<Option<Result<BoxOperator<'q>, Error>>> {
     let Some((first, others)) = evaluations.split_first() else { return Vec::new() };
     let roots: Vec<OccurrenceId> = evaluations.iter().map(|evaluation| evaluation.root).collect();
-    let builder = OperatorBuilder::of_queries(first.plan, &roots, &first.execution, &first.language);
-    let beside = others.iter().map(|other| builder.beside(&other.execution, &other.language));
+    let builder = builder_of_queries(first.plan, &roots, &first.execution, &first.language);
+    let beside = others.iter().map(|other| builder_beside(&builder, &other.execution, &other.language));
     let builders: Vec<OperatorBuilder<'q>> = beside.collect();
     let operator = |(evaluation, builder): (&'q Evaluation<'q>, &OperatorBuilder<'q>)| {
         evaluation.execution.trace.begin(evaluation.grid);

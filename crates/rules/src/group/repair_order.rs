@@ -34,7 +34,7 @@ pub struct RepairUnit {
 pub struct RepairOrder {
     /// Units by group, then by their first rule.
     pub units: Vec<RepairUnit>,
-    /// Indices of units, each after the ones that it reads.
+    /// Indices of units, each after the units that it reads.
     pub acyclic: Vec<usize>,
     /// Indices of units that read each other in a circle, and those that read them; ascending.
     pub cyclic: Vec<usize>,

@@ -26,7 +26,7 @@ impl EvaluatedRounds {
         EvaluatedRounds { interval_ms, runs: VecDeque::new() }
     }
 
-    /// Rounds of an earlier process; those of runs that are damaged or of another interval are left out.
+    /// Rounds of an earlier process; runs that are damaged or of another interval are left out.
     #[must_use]
     pub fn from_runs(interval_ms: i64, runs: &[(i64, i64)]) -> EvaluatedRounds {
         let mut rounds = EvaluatedRounds::new(interval_ms);

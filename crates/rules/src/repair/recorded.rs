@@ -8,12 +8,22 @@ use std::sync::Arc;
 
 use chronolith_model::{FloatHistogram, Labels, ResetHint};
 
-use super::RemovedSample;
 use crate::round::{RuleSample, SampleValue};
 
 /// Samples of a rule by time and series, staleness markers included.
 #[derive(Debug, Clone, Default)]
 pub struct Recorded(BTreeMap<i64, BTreeMap<Labels, SampleValue>>);
+
+/// A series and a time at which it has no sample any more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemovedSample {
+    /// Labels of the series.
+    pub labels: Labels,
+    /// Time of the sample.
+    pub time_ms: i64,
+    /// Labels that other series with a sample at this time have, and this one does not.
+    pub absent_labels: Vec<String>,
+}
 
 /// Difference of the samples of one round.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -47,7 +57,7 @@ impl Recorded {
     }
 
     /// Corrects the round at `time_ms`: `result` replaces its samples; without one its samples stay, and
-    /// its staleness markers are those of the series that have ended since `before_ms`, the round before.
+    /// the series with a staleness marker are the series that have ended since `before_ms`, the round before.
     pub fn correct(
         &mut self,
         time_ms: i64,

@@ -1,9 +1,9 @@
 //! Result of a recording rule: the samples that it writes.
 
 use chronolith_model::METRIC_NAME;
-use chronolith_promql::VectorSample;
+use chronolith_promql::{Value, VectorSample};
 
-use super::{RuleSample, SampleValue};
+use super::{RuleSample, SampleValue, vector_of};
 use crate::rule::Rule;
 
 /// Samples of a result, in order of labels: the metric name and the labels of the rule are set.
@@ -34,4 +34,17 @@ pub(super) fn samples(
         Some(limit) => Err(format!("exceeded limit of {limit} with {} series", samples.len())),
         None => Ok(samples),
     }
+}
+
+/// Samples of a recording rule for the value of its expression, as a round writes them.
+///
+/// # Errors
+/// The reason for `health: err`.
+pub fn recorded_samples(
+    rule: &Rule,
+    value: Value,
+    limit: Option<usize>,
+    time_ms: i64,
+) -> Result<Vec<RuleSample>, String> {
+    samples(rule, vector_of(value)?, limit, time_ms)
 }

@@ -1,5 +1,5 @@
-//! State of a group between processes: alerts of its rules, series of its recording rules, and the time of its
-//! last round.
+//! State of a group between processes: alerts of its rules, series of its recording rules, and the time of
+//! its last round.
 //!
 //! Invariant: a state that was stored by any version of the rules restores what still fits: alerts and series
 //! of rules with an equal name and labels.
@@ -57,7 +57,7 @@ impl ActiveGroup {
 
     /// Takes over the state of an earlier process that ended before `now_ns`. Firing and resolved alerts
     /// continue; pending ones continue unless the last round is older than `outage_tolerance_ns`. The next
-    /// round marks the series of recording rules that end, and those of rules that are gone.
+    /// round marks the series of recording rules that end, and all series of rules that are gone.
     pub fn restore(&mut self, stored: &StoredGroup, now_ns: i64, outage_tolerance_ns: i64) {
         self.last_round_ns = stored.last_round_ns.filter(|last_ns| *last_ns <= now_ns);
         let outage_ns = stored.last_round_ns.map(|last_ns| now_ns.saturating_sub(last_ns));

@@ -1,4 +1,4 @@
-//! Scheduler of rounds of rules and of continuous queries: one thread starts what is due, threads of the pool
+//! Scheduler of rounds of rules and of continuous queries: one thread starts due work, threads of the pool
 //! evaluate it.
 //!
 //! Invariants: work that panics ends alone, and the schedule goes on; a stop interrupts all work before the

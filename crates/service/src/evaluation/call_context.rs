@@ -47,8 +47,8 @@ impl CallContext {
         CallContext { counts: SelectionCounts::of(limits, now_ms), ..self }
     }
 
-    /// The call with the read of `before`, which is repeated: both have one cancellation, one deadline and one
-    /// count of fetched bytes. Selected series count from 0 again.
+    /// The call with the read of `before`, which is repeated: both have one cancellation, one deadline and
+    /// one count of fetched bytes. Selected series count from 0 again.
     pub(super) fn repeating(self, before: &CallContext) -> CallContext {
         CallContext { read: before.read.clone(), ..self }
     }

@@ -6,6 +6,7 @@
 mod batch;
 pub mod batch_evaluation;
 pub mod due_round;
+mod environment;
 pub mod files;
 mod recording;
 mod repair;
@@ -18,7 +19,8 @@ use std::time::Duration;
 use chronolith_model::TenantId;
 use chronolith_rules::schedule::NS_PER_MS;
 
-use self::due_round::{DueRound, DueWork, now_ns, state_files};
+use self::due_round::{DueRound, DueWork};
+use self::environment::{now_ns, state_files};
 use self::repair::take_repair;
 use crate::rules::engine::RunningRounds;
 use crate::rules::scheduled::RestoreTimes;

@@ -3,24 +3,28 @@
 use super::definition::Metric;
 use crate::admission::Admission;
 
-/// Requests that run, are queued and were refused, of the class in the field `$class`.
+/// Requests that run, are queued and were refused, of the class in the field `$class`, or of the field after
+/// `in`.
 macro_rules! class_metrics {
     ($class:ident) => {
+        class_metrics!($class in $class)
+    };
+    ($class:ident in $($field:ident).+) => {
         [
             Metric::gauge(
                 concat!("chronolith_", stringify!($class), "_active"),
                 "Requests that run.",
-                |admission| admission.$class.queue.running() as f64,
+                |admission| admission.$($field).+.queue.running() as f64,
             ),
             Metric::gauge(
                 concat!("chronolith_", stringify!($class), "_waiting"),
                 "Requests in the queue.",
-                |admission| admission.$class.queue.waiting() as f64,
+                |admission| admission.$($field).+.queue.waiting() as f64,
             ),
             Metric::counter(
                 concat!("chronolith_", stringify!($class), "_refused_total"),
                 "Requests refused in the queue.",
-                |admission| admission.$class.queue.refused() as f64,
+                |admission| admission.$($field).+.queue.refused() as f64,
             ),
         ]
     };
@@ -28,20 +32,20 @@ macro_rules! class_metrics {
 
 /// Memory of the requests of the budget in the field `$budget`.
 macro_rules! memory_metrics {
-    ($class:literal, $budget:ident) => {
+    ($class:literal, $($budget:ident).+) => {
         [
             Metric::gauge(concat!("chronolith_", $class, "_memory_bytes"), "Memory reserved.", |admission| {
-                admission.$budget.total.used_bytes() as f64
+                admission.$($budget).+.total.used_bytes() as f64
             }),
             Metric::gauge(
                 concat!("chronolith_", $class, "_memory_peak_bytes"),
                 "Most memory reserved since start.",
-                |admission| admission.$budget.total.peak_bytes() as f64,
+                |admission| admission.$($budget).+.total.peak_bytes() as f64,
             ),
             Metric::gauge(
                 concat!("chronolith_", $class, "_memory_limit_bytes"),
                 "Memory that may be reserved.",
-                |admission| admission.$budget.total.limit_bytes() as f64,
+                |admission| admission.$($budget).+.total.limit_bytes() as f64,
             ),
         ]
     };
@@ -54,7 +58,7 @@ static CLASSES: [[Metric<Admission>; 3]; 11] = [
     class_metrics!(remote_read),
     class_metrics!(continuous),
     class_metrics!(rules),
-    class_metrics!(rule_repairs),
+    class_metrics!(rule_repairs in rule_work.repairs),
     class_metrics!(self_scrape),
     class_metrics!(federate),
     class_metrics!(status),
@@ -64,7 +68,7 @@ static CLASSES: [[Metric<Admission>; 3]; 11] = [
 static MEMORY: [[Metric<Admission>; 3]; 3] = [
     memory_metrics!("write", write_memory),
     memory_metrics!("query", query_memory),
-    memory_metrics!("rules", rules_memory),
+    memory_metrics!("rules", rule_work.memory),
 ];
 
 static WAIT: &[Metric<Admission>] = &[Metric::histograms(

@@ -1,11 +1,11 @@
-//! Schedule of the rule groups of all tenants and of continuous queries: which work is due, within the permits
-//! of its class, and the states of groups between rounds.
+//! Schedule of the rule groups of all tenants and of continuous queries: which work is due, within the
+//! permits of its class, and the states of groups between rounds.
 //!
 //! Invariants: a group has one round at a time, and no more rounds run than there are permits, of a tenant no
 //! more than its part; rounds that are due go before those that are made up, older ones before newer ones.
 //! Continuous queries run one at a time.
-//! Not here: threads (`server::serve`), evaluation (`evaluation`), times of one group (`scheduled`), windows of
-//! continuous queries (`influxql`).
+//! Not here: threads (`server::serve`), evaluation (`evaluation`), times of one group (`scheduled`), windows
+//! of continuous queries (`influxql`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -89,9 +89,9 @@ pub struct RuleRepairs {
 /// Wall clock, and age of the oldest round that is repaired.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RepairTimes {
-    pub(crate) now_ns: i64,
-    pub(crate) mono_ns: u64,
-    pub(crate) window_ms: i64,
+    pub now_ns: i64,
+    pub mono_ns: u64,
+    pub window_ms: i64,
 }
 
 impl RepairTimes {
@@ -393,7 +393,7 @@ impl Repairs {
         }
     }
 
-    /// Rounds of a group as its state has them, with the one that runs; empty if nothing is repaired.
+    /// Rounds of a group as its state has them, with the running one; empty if nothing is repaired.
     pub(crate) fn stored_rounds(&self, id: &GroupId) -> StoredRounds {
         let state = self.state.lock();
         let known = state.tenants.get(&id.tenant).and_then(|one| one.groups.get(id));

@@ -40,7 +40,7 @@ pub struct GroupFile<'a> {
     pub files: StateFiles<'a>,
     /// The group.
     pub id: &'a GroupId,
-    /// Rounds that were evaluated, with the one that runs.
+    /// Rounds that were evaluated, with the running one.
     pub rounds: StoredRounds,
 }
 
@@ -105,7 +105,7 @@ impl StateFiles<'_> {
         }
     }
 
-    /// Removes all files of a tenant, also those of its configured groups, durably.
+    /// Removes all files of a tenant, its configured groups included, durably.
     pub(super) fn remove_tenant(&self, tenant: &TenantId) -> io::Result<()> {
         for origin in [Origin::Files, Origin::Configured] {
             let dir = self.data_dir.join(DIR).join(origin.as_str());

@@ -91,8 +91,8 @@ impl<'a> TenantDeletionJobs<'a> {
     /// Deletes the marked tenants. To be called every second, on a thread of its own. A failure is logged,
     /// counted and retried by a later call.
     ///
-    /// For each tenant, `delete_rules` removes first what the caller keeps of it below the data directory. It may
-    /// be called again after it has succeeded. The tenant waits for a later call if it returns false.
+    /// For each tenant, `delete_rules` removes first what the caller keeps of it below the data directory. It
+    /// may be called again after it has succeeded. The tenant waits for a later call if it returns false.
     pub fn run(&self, delete_rules: impl Fn(&TenantId) -> io::Result<bool>) {
         for tenant in self.deletions().marked() {
             let deletions = self.deletions();

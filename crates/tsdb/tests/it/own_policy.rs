@@ -83,7 +83,7 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
     tsdb.append_with_policy(&StoreId::anonymous(), &batch, policy).expect("stored");
 }
 
-/// A rule is evaluated again: some samples of a series get other values, and some are gone.
+/// Corrects a rule that is evaluated again: some samples of a series get other values, and some are gone.
 fn correct(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
     let name = format!("s{}", rng.below(NAMES));
     let known = model.entry(name.clone()).or_default();

@@ -131,7 +131,7 @@ fn is_wanted(names: &HashSet<String>, name: &str) -> bool {
     names.is_empty() || names.contains(name)
 }
 
-/// Token of a group. That of a group of a file is as Prometheus 3.16 makes it; earlier releases have another
+/// Token of a group. A group of a file has the token of Prometheus 3.16; earlier releases have another
 /// hash. A group of another origin may have the same file and name, and has another token.
 fn token_of(status: &GroupStatus) -> String {
     let key = &status.group.key;

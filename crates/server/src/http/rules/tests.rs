@@ -184,8 +184,8 @@ async fn pages_have_each_group_once() {
     }
 }
 
-/// A group of the API hid the one of a file with the same file and name. With equal tokens, pages would never
-/// come to an end.
+/// Checks both lists: a group of the API hid the group of a file with the same file and name, and with equal
+/// tokens, pages would never come to an end.
 #[tokio::test]
 async fn equal_groups_of_a_file_and_of_the_api_are_both_listed() {
     let server = Fixture::ready();

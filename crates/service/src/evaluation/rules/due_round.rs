@@ -17,6 +17,7 @@ use chronolith_rules::schedule::NS_PER_MS;
 use chronolith_rules::status::{GroupStatus, Health, LastRound, RuleStatus};
 
 use super::batch_evaluation::{BatchEvaluation, Timing};
+use super::environment::{now_ns, state_files};
 use super::recording::RuleWriter;
 use super::repair::{RepairEnding, RunningRound, run_repair};
 use crate::access::Identity;
@@ -25,7 +26,7 @@ use crate::rules::engine::TakenWork;
 use crate::rules::group_id::GroupId;
 use crate::rules::repair::TakenRepair;
 use crate::rules::scheduled::{RoundPlan, Work};
-use crate::rules::state_files::{GroupFile, StateFiles};
+use crate::rules::state_files::GroupFile;
 use crate::service::Service;
 
 /// Work that is due: of the engine, or a repair.
@@ -283,18 +284,4 @@ fn alert_of(group: &Group, notification: Notification, external_url: &str) -> Al
         end,
         generator_url: generator_url(external_url, query),
     }
-}
-
-/// Files with the states of all groups.
-pub(super) fn state_files(service: &Service) -> StateFiles<'_> {
-    StateFiles {
-        disk: &*service.env.disk,
-        data_dir: &service.options.tsdb.data_dir,
-        counters: &service.rules.engine.counters,
-    }
-}
-
-/// Wall clock in nanoseconds.
-pub(super) fn now_ns(service: &Service) -> i64 {
-    service.env.clock.now_ms().saturating_mul(NS_PER_MS)
 }

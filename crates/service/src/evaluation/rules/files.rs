@@ -14,7 +14,7 @@ use chronolith_rules::glob;
 use chronolith_rules::group::{Group, Origin};
 use chronolith_rules::prometheus_templates::PrometheusTemplates;
 
-use super::due_round::now_ns;
+use super::environment::now_ns;
 use crate::limits::RULE_FILES_MAX;
 use crate::options::{RuleOptions, ServiceOptions};
 use crate::query::context::parser_options;

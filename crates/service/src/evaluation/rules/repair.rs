@@ -10,8 +10,6 @@ mod commit;
 mod pass;
 mod view;
 
-use std::sync::Arc;
-
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::{StoreId, TenantId};
 use chronolith_promql::engine::Query;
@@ -20,7 +18,7 @@ use chronolith_rules::group::Group;
 use chronolith_rules::round::{ActiveGroup, RoundReport};
 
 use self::pass::Pass;
-use super::due_round::{now_ns, state_files};
+use super::environment::{now_ns, state_files};
 use crate::rules::group_id::GroupId;
 use crate::rules::repair::{RepairTimes, RepairedGroup, TakenRepair};
 use crate::service::Service;
@@ -173,9 +171,4 @@ impl Drop for RepairEnding<'_> {
             }
         }
     }
-}
-
-/// All groups of a repair, in its order.
-fn groups_of(taken: &TakenRepair) -> Vec<Arc<Group>> {
-    taken.groups.iter().map(|(_, group)| group.group.clone()).collect()
 }

@@ -15,10 +15,10 @@ use chronolith_promql::engine::{Query, Value, VectorSample};
 use chronolith_rules::group::Group;
 use chronolith_rules::group::repair_order::{RepairOrder, matchers_of};
 use chronolith_rules::repair::{Correction, Recorded, joined};
-use chronolith_rules::round::{RuleSample, SampleValue, recorded_samples};
+use chronolith_rules::round::recording::recorded_samples;
+use chronolith_rules::round::{RuleSample, SampleValue};
 use chronolith_rules::rule::Rule;
 
-use super::groups_of;
 use super::view::{Corrections, RepairView};
 use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
@@ -38,9 +38,9 @@ struct Ended;
 
 /// Reason that a query has no value.
 enum Failure {
-    /// It was interrupted, and may succeed later.
+    /// Interrupted; it may succeed later.
     Interrupted,
-    /// It failed, with this text.
+    /// Failed with this text.
     Failed(String),
 }
 
@@ -87,9 +87,9 @@ impl<'a> Pass<'a> {
     pub(super) fn begin(service: &'a Service, taken: &'a TakenRepair, deadline_ns: u64) -> Option<Pass<'a>> {
         let identity = Identity::internal(&taken.tenant);
         let timeout_ms = service.options.query.timeout_ms;
-        let admitted = service.try_admit(&service.admission.rule_repairs, &identity, timeout_ms)?;
+        let admitted = service.try_admit(&service.admission.rule_work.repairs, &identity, timeout_ms)?;
         let below = further_query(service, &admitted).source_of(service, &identity).ok()?;
-        let groups = groups_of(taken);
+        let groups: Vec<Arc<Group>> = taken.groups.iter().map(|(_, group)| group.group.clone()).collect();
         let order = RepairOrder::of(&groups);
         let pending = |unit: &chronolith_rules::group::repair_order::RepairUnit| {
             let mut all = ChangedRanges::EMPTY;
@@ -117,7 +117,8 @@ impl<'a> Pass<'a> {
     /// Evaluates all units, or as many as there is time for.
     pub(super) fn run(&mut self) {
         for unit in self.order.acyclic.clone() {
-            let is_stepped = !self.order.units[unit].later.is_empty() || !self.has_lookback(unit);
+            let is_stepped = !self.order.units[unit].later.is_empty()
+                || self.rules(unit).any(|(_, rule)| rule.lookback.is_none());
             let ended = match is_stepped {
                 true => self.run_steps(&[unit]),
                 false => self.run_range(unit),
@@ -163,10 +164,6 @@ impl<'a> Pass<'a> {
         let group = self.group(unit);
         let rules = self.groups[self.order.units[unit].group_idx].rules();
         self.order.units[unit].rules.iter().map(|&idx| (&rules[idx], &group.rules[idx]))
-    }
-
-    fn has_lookback(&self, unit: usize) -> bool {
-        self.rules(unit).all(|(_, rule)| rule.lookback.is_some())
     }
 
     /// Marked rounds of a unit that may be repaired, after a time.

@@ -1,4 +1,4 @@
-//! Repair of recorded series: late samples in random order against a run in order, for both duplicate
+//! Repair of recorded series: out-of-order samples in random order against a run in order, for both duplicate
 //! policies.
 
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ fn run(
     server
 }
 
-/// All samples of all series but those of the input, staleness markers included.
+/// All samples of all series but the input, staleness markers included.
 fn recorded(server: &Environment) -> BTreeMap<String, Vec<(i64, u64)>> {
     let store = server.service.lifecycle.opened().expect("open");
     let ctx = ReadContext::unlimited(server.clock.clone());
@@ -246,7 +246,8 @@ fn a_rule_that_changed_is_repaired_since_its_change() {
     assert!(own.first().is_some_and(|time_s| *time_s < 300), "a rule that did not change: {own:?}");
 }
 
-/// A process that was killed had late samples that it had not reacted to, and nothing told the next one.
+/// A process that was killed had out-of-order samples that it had not reacted to, and the
+/// next one did not know of them.
 #[test]
 fn a_crash_leaves_no_round_wrong() {
     let in_order = run(server(DuplicatePolicy::KeepFirst, 0), arrivals(5, 0), |server, _| server);

@@ -8,10 +8,10 @@ use chronolith_base::{Clock as _, Disk as _};
 use chronolith_model::TenantId;
 use chronolith_rules::alert::AlertState;
 use chronolith_rules::group::{GroupKey, Origin};
-use chronolith_rules::round::{StateStore as _, StoredGroup};
+use chronolith_rules::round::{StateStore as _, StoredGroup, StoredRounds};
 
 use super::environment::{Environment, Points, START_MS, started};
-use crate::evaluation::rules::due_round::state_files;
+use crate::evaluation::rules::environment::state_files;
 use crate::evaluation::rules::{restore, take_due, wait};
 use crate::rules::group_id::GroupId;
 use crate::rules::state_files::GroupFile;
@@ -212,12 +212,14 @@ fn a_state_without_series_is_counted() {
     let server = started(|_| {});
     let key = GroupKey { file: "a.yml".to_owned(), name: "g".to_owned() };
     let id = GroupId { tenant: TenantId::anonymous(), origin: Origin::Files, key };
-    let file = || GroupFile { files: state_files(&server.service), id: &id };
+    let files = || state_files(&server.service);
+    let file = || GroupFile { files: files(), id: &id, rounds: StoredRounds::default() };
     let mut state = StoredGroup {
         file: "a.yml".to_owned(),
         name: "g".to_owned(),
         last_round_ns: None,
         rules: Vec::new(),
+        rounds: StoredRounds::default(),
         recordings: Some(Vec::new()),
     };
     file().save(&state).expect("stored");
@@ -225,7 +227,7 @@ fn a_state_without_series_is_counted() {
     state.recordings = None;
     file().save(&state).expect("stored");
     assert_eq!(server.service.rules.engine.counters.states_without_series.get(), 1);
-    assert_eq!(state_files(&server.service).load(&id), Some(state));
+    assert_eq!(files().load(&id), Some(state));
 }
 
 #[test]
