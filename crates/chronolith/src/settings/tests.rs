@@ -177,7 +177,7 @@ fn repairs_of_rules_have_a_window_and_a_part_of_a_core() {
     let rules = settings.server.service.rules;
     assert_eq!((rules.repair_window_ms, rules.repair_cpu_percent), (0, 5));
     check_error(&["--rules.repair-cpu", "0%"], &[], None, "rules.repair-cpu");
-    check_error(&["--rules.repair-window", "-1h"], &[], None, "rules.repair-window");
+    check_error(&["--rules.repair-window", "an-hour"], &[], None, "rules.repair-window");
 }
 
 #[test]
