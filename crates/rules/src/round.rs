@@ -96,7 +96,7 @@ pub trait StateStore {
     ///
     /// # Errors
     /// The state before may be lost or not.
-    fn save(&mut self, state: &StoredGroup) -> Result<(), String>;
+    fn save(&mut self, state: StoredGroup) -> Result<(), String>;
 }
 
 /// Traits and settings that a round uses.

@@ -53,7 +53,7 @@ struct Writer(Rc<RefCell<MemQueryable>>);
 struct NoState;
 
 impl StateStore for NoState {
-    fn save(&mut self, _: &StoredGroup) -> Result<(), String> {
+    fn save(&mut self, _: StoredGroup) -> Result<(), String> {
         Ok(())
     }
 }

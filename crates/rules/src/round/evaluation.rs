@@ -51,7 +51,7 @@ impl ActiveGroup {
         }
         self.mark_removed(time_ns, ctx);
         self.last_round_ns = Some(time_ns);
-        report.state_error = ctx.state.save(&self.state()).err();
+        report.state_error = ctx.state.save(self.state()).err();
         report.notifications.sort_by_key(|notification| notification.rule_idx);
         Ok(report)
     }

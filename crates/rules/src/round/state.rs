@@ -25,12 +25,13 @@ impl ActiveGroup {
     /// the labels of all alerts and series.
     #[must_use]
     pub fn state(&self) -> StoredGroup {
-        let rules = self.group.rules().iter().zip(ordinals(self.group.rules())).zip(&self.rules);
+        let ordinals = ordinals(self.group.rules());
+        let rules = self.group.rules().iter().zip(&ordinals).zip(&self.rules);
         let with_alerts = rules.filter(|(_, state)| state.alerts.iter().next().is_some()).map(
             |((rule, ordinal), state)| StoredRule {
                 name: rule.name.clone(),
                 labels: rule.labels.clone().into_iter().collect(),
-                ordinal,
+                ordinal: *ordinal,
                 alerts: state.alerts.iter().map(|(labels, alert)| stored(labels, alert)).collect(),
             },
         );
@@ -42,17 +43,17 @@ impl ActiveGroup {
             rules: with_alerts.collect(),
             // The caller knows the rounds.
             rounds: StoredRounds::default(),
-            recordings: self.recordings(),
+            recordings: self.recordings(&ordinals),
         }
     }
 
     /// Series of recording rules; `None` beyond the bounds of a state.
-    fn recordings(&self) -> Option<Vec<StoredRecording>> {
-        let rules = self.group.rules().iter().zip(ordinals(self.group.rules())).zip(&self.rules);
+    fn recordings(&self, ordinals: &[u64]) -> Option<Vec<StoredRecording>> {
+        let rules = self.group.rules().iter().zip(ordinals).zip(&self.rules);
         let mut room = stored_series::Room::default();
         let with_series =
             rules.filter(|((rule, _), state)| rule.alerting().is_none() && !state.series.is_empty());
-        with_series.map(|((rule, ordinal), state)| room.stored(rule, ordinal, &state.series)).collect()
+        with_series.map(|((rule, ordinal), state)| room.stored(rule, *ordinal, &state.series)).collect()
     }
 
     /// Takes over the state of an earlier process that ended before `now_ns`. Firing and resolved alerts

@@ -24,7 +24,7 @@ use crate::schedule::NS_PER_MS;
 struct NoState;
 
 impl StateStore for NoState {
-    fn save(&mut self, _: &StoredGroup) -> Result<(), String> {
+    fn save(&mut self, _: StoredGroup) -> Result<(), String> {
         Ok(())
     }
 }

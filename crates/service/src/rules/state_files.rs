@@ -156,11 +156,11 @@ fn is_of(file: &StateFile, id: &GroupId) -> bool {
 }
 
 impl StateStore for GroupFile<'_> {
-    fn save(&mut self, state: &StoredGroup) -> Result<(), String> {
+    fn save(&mut self, state: StoredGroup) -> Result<(), String> {
         if state.recordings.is_none() {
             self.files.counters.states_without_series.add(1);
         }
-        let state = StoredGroup { rounds: self.rounds.clone(), ..state.clone() };
+        let state = StoredGroup { rounds: self.rounds.clone(), ..state };
         self.files.save(self.id, &state).map_err(|error| {
             self.files.counters.state_write_failures.add(1);
             format!("storing the state of the rule group: {error}")

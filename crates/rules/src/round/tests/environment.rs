@@ -77,8 +77,8 @@ pub(super) struct States {
 }
 
 impl StateStore for States {
-    fn save(&mut self, state: &StoredGroup) -> Result<(), String> {
-        self.saved.push(state.clone());
+    fn save(&mut self, state: StoredGroup) -> Result<(), String> {
+        self.saved.push(state);
         self.failure.clone().map_or(Ok(()), Err)
     }
 }

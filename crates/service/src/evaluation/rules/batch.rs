@@ -18,10 +18,8 @@ use chronolith_rules::round::{Evaluate, Expression, Interrupted};
 
 use super::batch_evaluation::{BatchEvaluation, Failure, GroupCaller, Timing};
 use crate::evaluation::call_context::CallContext;
-use crate::evaluation::promql::{
-    Detail, EvalTimes, ParsedQuery, PromqlError, PromqlQuery, evaluate_parsed, new_trace, value_bytes,
-};
-use crate::evaluation::run::{Admitted, CallError, End, further_query};
+use crate::evaluation::promql::{Detail, ParsedQuery, PromqlError, evaluate_parsed, new_trace, value_bytes};
+use crate::evaluation::run::{Admitted, CallError, further_query};
 use crate::refusal::Refusal;
 
 /// The value of an expression, or the reason that it has none, and when and how long it was evaluated.
@@ -204,21 +202,10 @@ impl<'b, 'a> Batch<'b, 'a> {
         trace: &Arc<Trace>,
         compute: impl FnOnce(&Self) -> Result<QueryResult, PromqlError>,
     ) -> Result<Value, Failure> {
-        let BatchEvaluation { service, identity, group, .. } = *self.evaluation;
-        let timeout_ms = self.evaluation.timeout_ms().map_err(|text| Failure { end: End::Timeout, text })?;
+        let BatchEvaluation { service, group, .. } = *self.evaluation;
         let Query { text, expr, start_ms, .. } = self.queries[idx];
-        let query = PromqlQuery {
-            identity,
-            text,
-            times: EvalTimes::At(start_ms),
-            lookback_ms: None,
-            engine: &service.queries.engine,
-            timeout_ms,
-            received_ns: service.env.clock.mono_ns(),
-            detail: Detail::default(),
-            is_cacheable: false,
-            caller: &GroupCaller(group),
-        };
+        let caller = GroupCaller(group);
+        let query = self.evaluation.promql_query(text, start_ms, &caller)?;
         let parsed = ParsedQuery { query: &query, expr, trace: trace.clone() };
         let result = evaluate_parsed::<Failure>(service, parsed, ctx, || compute(self));
         service.count_end(ctx, result.as_ref().err().map(CallError::end));

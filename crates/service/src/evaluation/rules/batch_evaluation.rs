@@ -108,23 +108,36 @@ impl BatchEvaluation<'_> {
         admitted.ok_or_else(|| "no permit for a batch of rules is free".to_owned())
     }
 
-    fn value(&self, admitted: &Admitted, text: &str, time_ms: i64) -> Result<Value, Failure> {
-        let service = self.service;
-        let timeout_ms = self.timeout_ms().map_err(|text| Failure { end: End::Timeout, text })?;
-        let ctx = further_query(service, admitted);
-        let _listed = self.interrupts.enter(ctx.cancel_flag());
-        let query = PromqlQuery {
+    /// A query of the round, within the time that is left.
+    ///
+    /// # Errors
+    /// The time is over.
+    pub(super) fn promql_query<'q>(
+        &'q self,
+        text: &'q str,
+        time_ms: i64,
+        caller: &'q GroupCaller<'q>,
+    ) -> Result<PromqlQuery<'q>, Failure> {
+        Ok(PromqlQuery {
             identity: self.identity,
             text,
             times: EvalTimes::At(time_ms),
             lookback_ms: None,
-            engine: &service.queries.engine,
-            timeout_ms,
-            received_ns: service.env.clock.mono_ns(),
+            engine: &self.service.queries.engine,
+            timeout_ms: self.timeout_ms().map_err(|text| Failure { end: End::Timeout, text })?,
+            received_ns: self.service.env.clock.mono_ns(),
             detail: Detail::default(),
             is_cacheable: false,
-            caller: &GroupCaller(self.group),
-        };
+            caller,
+        })
+    }
+
+    fn value(&self, admitted: &Admitted, text: &str, time_ms: i64) -> Result<Value, Failure> {
+        let service = self.service;
+        let caller = GroupCaller(self.group);
+        let query = self.promql_query(text, time_ms, &caller)?;
+        let ctx = further_query(service, admitted);
+        let _listed = self.interrupts.enter(ctx.cancel_flag());
         let value = |answer: &PromqlAnswer<'_>| Ok(answer.result.value.clone());
         let result = promql::evaluate(service, &query, &ctx, value);
         service.count_end(&ctx, result.as_ref().err().map(CallError::end));

@@ -4,6 +4,7 @@
 //! see it, of the unit itself later ones alone, so a pass ends. Marks that the pass does not come to stay.
 //! Not here: writes (`commit`), which rounds a repair takes (`rules::repair`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -65,6 +66,8 @@ pub(super) struct Pass<'a> {
     /// Rounds that were evaluated, by group.
     rounds: Vec<BTreeSet<i64>>,
     deadline_ns: u64,
+    /// The first failure has been logged; others are counted alone.
+    has_logged: Cell<bool>,
 }
 
 /// A round in the order of evaluation of units that read each other.
@@ -111,6 +114,7 @@ impl<'a> Pass<'a> {
             groups,
             order,
             deadline_ns,
+            has_logged: Cell::new(false),
         })
     }
 
@@ -416,7 +420,10 @@ impl<'a> Pass<'a> {
             }
             Err(Failure::Failed(error)) => {
                 let tenant = &self.taken.tenant;
-                tracing::warn!(%tenant, group = group.key.name, rule = rule.name, error, "rule not repaired");
+                if !self.has_logged.replace(true) {
+                    let group = &group.key.name;
+                    tracing::warn!(%tenant, group, rule = rule.name, error, "recording rule not repaired");
+                }
                 return Ok(Results::new());
             }
             Err(Failure::Interrupted) => return Err(Ended),

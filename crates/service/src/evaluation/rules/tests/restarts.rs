@@ -222,10 +222,10 @@ fn a_state_without_series_is_counted() {
         rounds: StoredRounds::default(),
         recordings: Some(Vec::new()),
     };
-    file().save(&state).expect("stored");
+    file().save(state.clone()).expect("stored");
     assert_eq!(server.service.rules.engine.counters.states_without_series.get(), 0);
     state.recordings = None;
-    file().save(&state).expect("stored");
+    file().save(state.clone()).expect("stored");
     assert_eq!(server.service.rules.engine.counters.states_without_series.get(), 1);
     assert_eq!(files().load(&id), Some(state));
 }
