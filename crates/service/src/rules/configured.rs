@@ -207,7 +207,9 @@ impl ConfiguredRules {
         match groups.iter_mut().find(|one| one.source.name == name) {
             Some(found) => *found = changed,
             None => {
-                let group_count = 1 + namespaces.values().map(|one| one.groups.len()).sum::<usize>();
+                let of_files = self.engine.loaded_count(tenant, Origin::Files);
+                let configured: usize = namespaces.values().map(|one| one.groups.len()).sum();
+                let group_count = 1 + configured + of_files;
                 ConfigureError::check_limit(
                     "rule groups of the tenant",
                     group_count,

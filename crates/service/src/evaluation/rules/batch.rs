@@ -188,7 +188,7 @@ impl<'b, 'a> Batch<'b, 'a> {
         let duration_ns = clock.mono_ns().saturating_sub(start_mono_ns);
         let value = match value {
             Err(_) if self.evaluation.interrupts.is_requested() => return Err(Interrupted),
-            Err(failure) => Err(failure.text),
+            Err(failure) => Err(self.evaluation.text_of(failure)),
             Ok(value) => self.evaluation.within_series_limit(value).and_then(|value| self.counted(value)),
         };
         self.outcomes[idx] = Some(Outcome { timing: Timing { started_ns, duration_ns }, value });

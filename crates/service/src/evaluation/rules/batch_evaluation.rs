@@ -101,6 +101,14 @@ impl BatchEvaluation<'_> {
         }
     }
 
+    /// Text of a failure for the rule; a query that the end of the round has cut off names the round.
+    pub(super) fn text_of(&self, failure: Failure) -> String {
+        match failure.end {
+            End::Timeout => self.timeout_ms().err().unwrap_or(failure.text),
+            _ => failure.text,
+        }
+    }
+
     pub(super) fn admit(&self) -> Result<Admitted, String> {
         let timeout_ms = self.timeout_ms()?;
         let class = &self.service.admission.rules;
@@ -159,7 +167,7 @@ impl BatchEvaluation<'_> {
 impl TemplateQueries for BatchEvaluation<'_> {
     fn query(&mut self, query: &str, time_ms: i64) -> Result<Vec<VectorSample>, String> {
         let admitted = self.admit()?;
-        let value = self.value(&admitted, query, time_ms).map_err(|failure| failure.text)?;
+        let value = self.value(&admitted, query, time_ms).map_err(|failure| self.text_of(failure))?;
         match self.within_series_limit(value)? {
             Value::Vector(samples) => Ok(samples),
             Value::Scalar { time_ms, value } => {

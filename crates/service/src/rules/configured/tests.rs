@@ -229,6 +229,13 @@ fn each_limit_is_named() {
     );
     fixture.set("t", "b", &group("two", "y")).expect("a group in place of one");
     fixture.set("other", "b", &group("two", "y")).expect("another tenant");
+    // A tenant had `rules.groups-max` groups of each origin.
+    let of_files = fixture.rules.namespaces(&tenant("t"))["a"].groups()[0].group.clone();
+    fixture.engine.set_groups(&tenant("other"), Origin::Files, vec![of_files], 0);
+    assert_eq!(
+        error(fixture.set("other", "b", &group("three", "x"))),
+        "rule groups of the tenant: 3, and rules.groups-max allows 2"
+    );
     let big = vec![b' '; CONFIGURED_GROUP_BYTES_MAX + 1];
     let result = fixture.rules.set_group(&tenant("t"), "a", &big, &fixture.limits, |_| false);
     assert_eq!(error(result), "1:1: file has 1048577 bytes, at most 1048576 are allowed");

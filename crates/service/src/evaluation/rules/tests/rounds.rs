@@ -10,7 +10,11 @@ use chronolith_rules::schedule::{NS_PER_MS, Schedule};
 use chronolith_rules::status::Health;
 use chronolith_tsdb::LimitsTable;
 
+use crate::access::Identity;
+use crate::evaluation::rules::batch_evaluation::{BatchEvaluation, Failure};
 use crate::evaluation::rules::take_due;
+use crate::evaluation::run::End;
+use crate::rules::interrupts::Interrupts;
 
 use super::environment::{START_MS, started};
 
@@ -237,4 +241,30 @@ fn a_round_that_is_given_up_leaves_its_group_and_its_permit() {
     server.write(&tenant, &[("__name__", "x")], server.clock.now_ms(), 1.0);
     server.run_for(Duration::from_secs(60));
     assert_eq!(server.times_s("r").len(), before.len() + 1);
+}
+
+/// A query that the end of its round cut off failed with the text of a timeout, without a limit.
+#[test]
+fn a_query_that_the_end_of_the_round_cuts_off_names_the_interval() {
+    let server = started(|_| {});
+    server.load("a.yml", RULES).expect("valid");
+    let key = server.status().group.key.clone();
+    let identity = Identity::internal(&TenantId::anonymous());
+    let interrupts = Interrupts::default();
+    let now_ns = server.clock.mono_ns();
+    let text = |deadline_ns| {
+        let evaluation = BatchEvaluation {
+            service: &server.service,
+            identity: &identity,
+            group: &key,
+            interrupts: &interrupts,
+            time_max_ms: 60_000,
+            deadline_ns,
+            timings: Vec::new(),
+            values_memory: Vec::new(),
+        };
+        evaluation.text_of(Failure { end: End::Timeout, text: "query timed out".to_owned() })
+    };
+    assert_eq!(text(now_ns), "the round has taken 60000 ms, the interval of its group");
+    assert_eq!(text(now_ns + 1_000_000), "query timed out");
 }
