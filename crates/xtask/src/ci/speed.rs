@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::cpu;
 
 /// Time between two repetitions, which take about 2 % of one core.
-const PAUSE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// Repetitions of the work, until this value is dropped.
 pub(super) struct Speed {
