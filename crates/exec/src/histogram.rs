@@ -4,6 +4,5 @@
 
 pub mod element;
 pub mod fold;
-mod go_math;
 pub mod growth;
 pub mod measure;

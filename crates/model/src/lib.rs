@@ -11,6 +11,7 @@ pub mod decimal;
 pub mod deletion;
 pub mod duration;
 pub mod exemplar;
+pub mod go_math;
 pub mod histogram;
 pub mod index;
 pub mod kind;

@@ -3,9 +3,8 @@
 //! evenly within a bucket, by the logarithm in exponential buckets.
 
 use chronolith_model::FloatHistogram;
+use chronolith_model::go_math::{exp2, log2};
 use chronolith_model::histogram::{Bucket, kahan_add};
-
-use super::go_math::{exp2, log2};
 
 /// Effect of observations that are NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

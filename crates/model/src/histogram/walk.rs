@@ -2,6 +2,8 @@
 //!
 //! Not here: the buckets of a histogram in order (`operations`).
 
+use crate::go_math::log2;
+
 /// One bucket with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
@@ -25,8 +27,7 @@ impl Bucket {
         if linear {
             return (value - self.lower) / (self.upper - self.lower);
         }
-        let (lower, upper) = (self.lower.abs().log2(), self.upper.abs().log2());
-        let at = value.abs().log2();
+        let [lower, upper, at] = [self.lower, self.upper, value].map(|bound| log2(bound.abs()));
         if value > 0.0 { (at - lower) / (upper - lower) } else { 1.0 - (at - upper) / (lower - upper) }
     }
 
