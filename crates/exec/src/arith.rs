@@ -1,6 +1,11 @@
 //! Binary operators on two numbers, with the results of Go's math package.
 //! Invariants: a comparison filters (`None`) unless the operator has the bool modifier.
 
+use chronolith_model::go_math;
+
+#[cfg(test)]
+mod tests;
+
 /// Binary operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BinaryOp {
@@ -75,8 +80,8 @@ fn compute(op: BinaryOp, left: f64, right: f64) -> Option<f64> {
         BinaryOp::Div => left / right,
         // As in Go and C, the result has the sign of the dividend.
         BinaryOp::Mod => left % right,
-        BinaryOp::Pow => left.powf(right),
-        BinaryOp::Atan2 => left.atan2(right),
+        BinaryOp::Pow => go_math::pow(left, right),
+        BinaryOp::Atan2 => go_math::atan2(left, right),
         _ => return None,
     })
 }

@@ -3,8 +3,12 @@
 use chronolith_exec::column::StepScalar;
 use chronolith_exec::map::ElementFn;
 use chronolith_exec::plan::node::{MapFn, Params};
+use chronolith_model::go_math;
 
 use super::calendar::CalendarField;
+
+#[cfg(test)]
+mod tests;
 
 /// The function of this name, if it is one of the values of a vector.
 pub(crate) fn map_fn(name: &str) -> Option<MapFn> {
@@ -22,23 +26,23 @@ pub(crate) fn map_fn(name: &str) -> Option<MapFn> {
         "abs" => f64::abs,
         "ceil" => f64::ceil,
         "floor" => f64::floor,
-        "exp" => f64::exp,
+        "exp" => go_math::exp,
         "sqrt" => f64::sqrt,
-        "ln" => f64::ln,
-        "log2" => f64::log2,
-        "log10" => f64::log10,
-        "sin" => f64::sin,
-        "cos" => f64::cos,
-        "tan" => f64::tan,
-        "asin" => f64::asin,
-        "acos" => f64::acos,
-        "atan" => f64::atan,
-        "sinh" => f64::sinh,
-        "cosh" => f64::cosh,
-        "tanh" => f64::tanh,
-        "asinh" => f64::asinh,
-        "acosh" => f64::acosh,
-        "atanh" => f64::atanh,
+        "ln" => go_math::ln,
+        "log2" => go_math::log2,
+        "log10" => go_math::log10,
+        "sin" => go_math::sin,
+        "cos" => go_math::cos,
+        "tan" => go_math::tan,
+        "asin" => go_math::asin,
+        "acos" => go_math::acos,
+        "atan" => go_math::atan,
+        "sinh" => go_math::sinh,
+        "cosh" => go_math::cosh,
+        "tanh" => go_math::tanh,
+        "asinh" => go_math::asinh,
+        "acosh" => go_math::acosh,
+        "atanh" => go_math::atanh,
         "deg" => |v| v * DEGREES_PER_RADIAN,
         "rad" => |v| v * RADIANS_PER_DEGREE,
         "sgn" => sign,
