@@ -7,9 +7,6 @@ use chronolith_model::sample::is_stale;
 
 use crate::case::{Answer, AnswerSeries};
 
-/// Relative difference of values that is ignored where last digits do not count.
-const TOLERANCE: f64 = 1e-9;
-
 /// The first thing that is not the same.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Difference {
@@ -74,17 +71,8 @@ fn is_ordered(query: &str) -> bool {
     ["sort", "topk", "bottomk"].iter().any(|name| query.starts_with(name))
 }
 
-/// Returns the first difference, last digits included.
-pub(crate) fn exact_difference(query: &str, ours: &Answer, theirs: &Answer) -> Option<Difference> {
-    difference(query, ours, theirs).or_else(|| difference_within(query, ours, theirs, 0.0))
-}
-
-/// Returns the first difference that is more than last digits.
+/// Returns the first difference; numbers are compared bit for bit.
 pub(crate) fn difference(query: &str, ours: &Answer, theirs: &Answer) -> Option<Difference> {
-    difference_within(query, ours, theirs, TOLERANCE)
-}
-
-fn difference_within(query: &str, ours: &Answer, theirs: &Answer, tolerance: f64) -> Option<Difference> {
     if !same_error(ours.error.as_deref(), theirs.error.as_deref()) {
         return Some(Difference::Error(ours.error.clone(), theirs.error.clone()));
     }
@@ -99,8 +87,8 @@ fn difference_within(query: &str, ours: &Answer, theirs: &Answer, tolerance: f64
         series.sort_by(|a, b| a.labels.cmp(&b.labels));
         series
     };
-    series_difference(&sorted(ours), &sorted(theirs), tolerance)
-        .or_else(|| if is_ordered(query) { order_difference(ours, theirs, tolerance) } else { None })
+    series_difference(&sorted(ours), &sorted(theirs))
+        .or_else(|| if is_ordered(query) { order_difference(ours, theirs) } else { None })
         .or_else(|| annotation_difference(ours, theirs))
 }
 
@@ -111,7 +99,7 @@ pub(crate) fn same_error(ours: Option<&str>, theirs: Option<&str>) -> bool {
     ours == theirs || (duplicate(ours) && duplicate(theirs))
 }
 
-fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries], tolerance: f64) -> Option<Difference> {
+fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries]) -> Option<Difference> {
     let labels = |series: &[AnswerSeries]| {
         series.iter().map(|s| format!("{:?}", s.labels)).collect::<Vec<_>>().join("; ")
     };
@@ -125,7 +113,7 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries], tolerance: 
             return Some(Difference::Times(times));
         }
         for (at, (&a, &b)) in ours.values.iter().zip(&theirs.values).enumerate() {
-            if !same(a, b, tolerance) {
+            if !same(a, b) {
                 return Some(Difference::Value(format!("{name} @{}", ours.times[at]), a, b));
             }
         }
@@ -135,7 +123,7 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries], tolerance: 
             return Some(Difference::Times(text));
         }
         for ((at, a), (_, b)) in ours.histograms.iter().zip(&theirs.histograms) {
-            if !same_histogram(a, b, tolerance) {
+            if !same_histogram(a, b) {
                 let (a, b) = (a.test_expression(), b.test_expression());
                 return Some(Difference::Histogram(format!("{name} @{at}"), a, b));
             }
@@ -144,10 +132,10 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries], tolerance: 
     None
 }
 
-fn order_difference(ours: &Answer, theirs: &Answer, tolerance: f64) -> Option<Difference> {
+fn order_difference(ours: &Answer, theirs: &Answer) -> Option<Difference> {
     // The order of equal values is undefined.
     let agree = ours.series.iter().zip(&theirs.series).all(|(a, b)| {
-        a.labels == b.labels || a.values.iter().zip(&b.values).all(|(&a, &b)| a == b || same(a, b, tolerance))
+        a.labels == b.labels || a.values.iter().zip(&b.values).all(|(&a, &b)| a == b || same(a, b))
     });
     (!agree).then_some(Difference::Order)
 }
@@ -174,42 +162,28 @@ fn without_count(text: &str) -> String {
     }
 }
 
-/// Hints count; empty buckets do not.
-fn same_histogram(a: &FloatHistogram, b: &FloatHistogram, tolerance: f64) -> bool {
+/// Hints count; empty buckets and signs of zeros do not.
+fn same_histogram(a: &FloatHistogram, b: &FloatHistogram) -> bool {
     let (mut a, mut b) = (a.clone(), b.clone());
-    let largest = [a.count.abs(), b.count.abs(), 1e-3].into_iter().fold(0.0, f64::max);
-    for histogram in [&mut a, &mut b] {
-        // A small remainder of a difference of equal counts is an error of rounding.
-        let counts = histogram.positive.counts.iter_mut().chain(&mut histogram.negative.counts);
-        counts.filter(|count| count.abs() < tolerance * largest).for_each(|count| *count = 0.0);
-        histogram.compact(0);
-    }
-    let near = |a: f64, b: f64| same(a, b, tolerance) || (a - b).abs() <= tolerance * largest;
-    let all_near = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| near(a, b));
+    a.compact(0);
+    b.compact(0);
+    let equal = |a: f64, b: f64| a == b || same(a, b);
+    let all_equal = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| equal(a, b));
     a.reset_hint == b.reset_hint
         && a.schema == b.schema
         && a.zero_threshold == b.zero_threshold
         && a.custom_values == b.custom_values
-        && near(a.zero_count, b.zero_count)
-        && near(a.count, b.count)
-        && near(a.sum, b.sum)
+        && equal(a.zero_count, b.zero_count)
+        && equal(a.count, b.count)
+        && equal(a.sum, b.sum)
         && a.positive.spans == b.positive.spans
         && a.negative.spans == b.negative.spans
-        && all_near(&a.positive.counts, &b.positive.counts)
-        && all_near(&a.negative.counts, &b.negative.counts)
+        && all_equal(&a.positive.counts, &b.positive.counts)
+        && all_equal(&a.negative.counts, &b.negative.counts)
 }
 
-/// Returns true if both are equal within the tolerance. NaNs are equal except for staleness markers, which no
-/// result may hold.
-fn same(a: f64, b: f64, tolerance: f64) -> bool {
-    if a.to_bits() == b.to_bits() {
-        return true;
-    }
-    if a.is_nan() || b.is_nan() {
-        return a.is_nan() && b.is_nan() && is_stale(a) == is_stale(b);
-    }
-    if a == 0.0 && b == 0.0 {
-        return a.is_sign_negative() == b.is_sign_negative();
-    }
-    a == b || (a - b).abs() <= tolerance * a.abs().max(b.abs())
+/// Returns true if both have the same bits. NaNs are equal except for staleness markers, which no result may
+/// hold.
+fn same(a: f64, b: f64) -> bool {
+    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan() && is_stale(a) == is_stale(b))
 }

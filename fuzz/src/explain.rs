@@ -1,14 +1,13 @@
 //! Rules that assign a difference to a documented kind (docs/promql-differences.md).
 //!
 //! Invariants: a rule asks for evidence where there is some (Prometheus contradicts itself; Prometheus
-//! reports our error for a part of the query; the answers agree when numbers in texts are rounded). A
-//! difference without a rule is unexplained, and fails the run.
+//! reports our error for a part of the query). A difference without a rule is unexplained, and fails the run.
 
 use std::collections::HashSet;
 use std::io::Result;
 
 use chronolith_promql::ast::{
-    Aggregate, AggregateOp, Aggregation, AtModifier, BinaryOp, Call, DurationExpr, Expr, ExprKind, TopKOp,
+    Aggregate, AggregateOp, Aggregation, AtModifier, Call, DurationExpr, Expr, ExprKind, TopKOp,
 };
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 
@@ -19,28 +18,6 @@ use crate::series::Dataset;
 
 /// Repetitions of a query in Prometheus before its result counts as deterministic.
 const REPEATS: usize = 60;
-/// Digits that are left of a number in a text when last digits may differ.
-const TEXT_DIGITS: usize = 9;
-/// Functions that Go computes in its own library.
-const MATH_FUNCTIONS: [&str; 17] = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "cos",
-    "cosh",
-    "exp",
-    "ln",
-    "log10",
-    "log2",
-    "sin",
-    "sinh",
-    "tan",
-    "tanh",
-    "double_exponential_smoothing",
-];
 /// Functions that ask for nothing of histograms but count and sum.
 const STATS_FUNCTIONS: [&str; 3] = ["histogram_count", "histogram_sum", "histogram_avg"];
 /// Labels that go with the metric name.
@@ -57,9 +34,6 @@ pub(crate) fn explain(
     let Ok(expr) = parse_expr(&case.query, parser_options()) else { return Ok(None) };
     let mut parts = Vec::new();
     collect_parts(&expr, &mut parts);
-    if difference(&case.query, ours, theirs).is_none() && parts.iter().any(|part| has_math(part)) {
-        return Ok(Some("last digits of a mathematical function"));
-    }
     if let Some(kind) = chance(bench, case, ours, theirs)? {
         return Ok(Some(kind));
     }
@@ -84,9 +58,6 @@ pub(crate) fn explain(
     }
     if parts.iter().any(|part| has_fixed_parameter(part)) {
         return Ok(Some("@ in or beside the parameter of an aggregation"));
-    }
-    if difference(&case.query, &rounded(ours), &rounded(theirs)).is_none() {
-        return Ok(Some("last digits of a number in a text"));
     }
     if let Difference::Annotations(mine, reported) = found
         && sorted_without_names(mine) == sorted_without_names(reported)
@@ -125,14 +96,6 @@ fn explain_value(
         && parts.iter().any(|part| is_call(part, &["sort_by_label", "sort_by_label_desc"]))
     {
         return Ok(Some("sort_by_label without the label"));
-    }
-    // A part may fail alone, because of equal labels; nodes above it have the same digits.
-    for part in parts.iter().filter(|part| any_part(part, is_math)) {
-        let small = Case { query: part.to_string(), ..case.clone() };
-        let (ours, theirs) = bench.ask(&small)?;
-        if difference(&small.query, &ours, &theirs).is_none() && !same_bits(&ours, &theirs) {
-            return Ok(Some("last digits of a mathematical function, amplified"));
-        }
     }
     Ok(None)
 }
@@ -389,35 +352,8 @@ fn is_quantile(expr: &Expr) -> bool {
     is_aggregation || is_call(expr, &["quantile_over_time", "mad_over_time"])
 }
 
-fn is_math(expr: &Expr) -> bool {
-    let is_power =
-        matches!(&expr.kind, ExprKind::Binary(b) if matches!(b.op, BinaryOp::Pow | BinaryOp::Atan2));
-    is_power || is_call(expr, &MATH_FUNCTIONS)
-}
-
-/// Returns true if it needs a mathematical function: for itself, or to divide a bucket.
-fn has_math(expr: &Expr) -> bool {
-    let cuts_buckets = matches!(&expr.kind, ExprKind::Binary(b) if matches!(b.op, BinaryOp::TrimUpper | BinaryOp::TrimLower));
-    is_math(expr)
-        || cuts_buckets
-        || is_call(expr, &["histogram_quantile", "histogram_quantiles", "histogram_fraction"])
-}
-
 fn is_same_labels(text: &str) -> bool {
     text == "vector cannot contain metrics with the same labelset"
-}
-
-/// The same answer, with fewer digits in the numbers of its texts.
-fn rounded(answer: &Answer) -> Answer {
-    let mut answer = answer.clone();
-    for series in &mut answer.series {
-        series.labels.iter_mut().for_each(|(_, value)| *value = round_text(value));
-    }
-    for texts in [&mut answer.warnings, &mut answer.infos] {
-        texts.iter_mut().for_each(|text| *text = round_text(text));
-    }
-    answer.error = answer.error.map(|text| round_text(&text));
-    answer
 }
 
 /// Warnings without the metric names that they end with, each once.
@@ -444,35 +380,4 @@ fn without_zero_buckets(answer: &Answer) -> Answer {
         histogram.zero_count = 0.0;
     });
     answer
-}
-
-fn round_text(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(from) = rest.find(|c: char| c.is_ascii_digit()) {
-        let (before, tail) = rest.split_at(from);
-        out.push_str(before);
-        let end = tail.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(tail.len());
-        let (number, after) = tail.split_at(end);
-        match number.parse::<f64>() {
-            Ok(value) if number.len() > TEXT_DIGITS => out.push_str(&format!("{value:.TEXT_DIGITS$e}")),
-            _ => out.push_str(number),
-        }
-        rest = after;
-    }
-    out.push_str(rest);
-    out
-}
-
-fn same_bits(ours: &Answer, theirs: &Answer) -> bool {
-    let bits = |answer: &Answer| {
-        let mut all: Vec<_> = answer
-            .series
-            .iter()
-            .map(|s| (s.labels.clone(), s.values.iter().map(|value| value.to_bits()).collect::<Vec<_>>()))
-            .collect();
-        all.sort();
-        all
-    };
-    bits(ours) == bits(theirs)
 }

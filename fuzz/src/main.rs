@@ -213,7 +213,7 @@ fn ask_one(
     }
     tally.failed += usize::from(theirs.error.is_some());
     tally.empty += usize::from(theirs.error.is_none() && theirs.series.is_empty());
-    let Some(difference) = compare::exact_difference(&case.query, &ours, &theirs) else { return Ok(None) };
+    let Some(difference) = compare::difference(&case.query, &ours, &theirs) else { return Ok(None) };
     let seen = match explain::explain(bench, case, (&ours, &theirs), &difference)? {
         Some(kind) => {
             let seen = tally.explained.entry(kind).or_default();

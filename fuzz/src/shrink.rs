@@ -7,7 +7,7 @@ use chronolith_model::sample::is_stale;
 
 use crate::Bench;
 use crate::case::{Answer, Case, Times};
-use crate::compare::{Difference, exact_difference};
+use crate::compare::{Difference, difference};
 use crate::generate::Node;
 use crate::series::{Dataset, Series};
 use crate::testing::MemSample;
@@ -33,7 +33,7 @@ impl Shrinker<'_> {
         let case = Case { dataset, query: node.to_string(), times, delayed: self.delayed, typed: self.typed };
         let (ours, theirs) = self.bench.ask(&case)?;
         Ok(!ours.is_unsupported()
-            && exact_difference(&case.query, &ours, &theirs).is_some_and(|d| d.kind() == self.kind))
+            && difference(&case.query, &ours, &theirs).is_some_and(|d| d.kind() == self.kind))
     }
 
     fn shrink_query(&mut self, dataset: &Dataset, mut node: Node, times: Times) -> Result<Node> {
@@ -109,7 +109,7 @@ impl Shrinker<'_> {
 /// A script that shows the difference of `case`, whose query is `node`.
 pub(crate) fn shrink(bench: &mut Bench, node: &Node, case: &Case<'_>) -> Result<String> {
     let (ours, theirs) = bench.ask(case)?;
-    let Some(first) = exact_difference(&case.query, &ours, &theirs) else { return Ok(String::new()) };
+    let Some(first) = difference(&case.query, &ours, &theirs) else { return Ok(String::new()) };
     let mut shrinker =
         Shrinker { bench, kind: first.kind(), delayed: case.delayed, typed: case.typed, tries: 0 };
     let node = shrinker.shrink_query(case.dataset, node.clone(), case.times)?;
@@ -119,7 +119,7 @@ pub(crate) fn shrink(bench: &mut Bench, node: &Node, case: &Case<'_>) -> Result<
     let small =
         Case { dataset: &dataset, query: node.to_string(), times, delayed: case.delayed, typed: case.typed };
     let (ours, theirs) = bench.ask(&small)?;
-    Ok(script(&small, &ours, &theirs, exact_difference(&small.query, &ours, &theirs).unwrap_or(first)))
+    Ok(script(&small, &ours, &theirs, difference(&small.query, &ours, &theirs).unwrap_or(first)))
 }
 
 fn script(case: &Case<'_>, ours: &Answer, theirs: &Answer, difference: Difference) -> String {
