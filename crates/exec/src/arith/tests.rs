@@ -5,8 +5,8 @@ use super::{BinaryOp, scalar_op};
 /// Written by `tools/go-math-golden`.
 const GOLDEN: &str = include_str!("../../../model/testdata/go-math.golden");
 
-/// The C library computed `^` and `atan2`, with another last bit for some inputs: recorded series differed from
-/// Prometheus's. Both have Go's bits.
+/// The C library computed `^` and `atan2`, with another last bit for some inputs: recorded series differed
+/// from Prometheus's. Both have Go's bits.
 #[test]
 fn operators_have_the_bits_of_go() {
     let number = |text: &str| f64::from_bits(u64::from_str_radix(text, 16).expect("hexadecimal digits"));

@@ -13,8 +13,8 @@ const ODD: [f64; 4] = [
 ];
 const EVEN: [f64; 3] = [1.531_383_769_920_937_3e-1, 2.222_219_843_214_978_4e-1, 3.999_999_999_940_942e-1];
 
-/// Natural logarithm. As in Go on x86-64, the result of a subnormal number is wrong: its fraction is read as if
-/// it were normal, so that the result is between ln 2^-1023 and ln 2^-1022.
+/// Natural logarithm. As in Go on x86-64, the result of a subnormal number is wrong: its fraction is read as
+/// if it were normal, so that the result is between ln 2^-1023 and ln 2^-1022.
 #[must_use]
 pub fn ln(x: f64) -> f64 {
     if x.is_nan() || x == f64::INFINITY {
