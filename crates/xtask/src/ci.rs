@@ -61,7 +61,7 @@ enum Tier {
     Release,
 }
 
-const STEPS: [Step; 27] = [
+const STEPS: [Step; 28] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
@@ -120,6 +120,7 @@ const STEPS: [Step; 27] = [
     step("loom", "every order of threads over commit and series map", Group::Kits, loom),
     of_release("features", "builds without optional parts", Group::Kits, long::features),
     of_release("simulator", "a million operations of the simulator", Group::Tests, long::simulator),
+    of_release("every-byte", "files of the head cut and flipped at every byte", Group::Tests, long::every_byte),
     of_release("fuzz", "fuzzers of the readers of foreign inputs", Group::Tests, long::fuzz),
     of_release("append-path", "instructions and cache misses of appends", Group::Kits, append_path),
     of_release("rules", "kit rules: SIGKILL, hostile inputs, Prometheus beside it", Group::Kits, kits::rules),

@@ -13,7 +13,7 @@ use chronolith_model::{
 };
 
 use crate::harness::kinds::{Sample, mark, marks, push};
-use crate::harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
+use crate::harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, damaged_positions, labels, read_all, tenant};
 
 /// Progress of a script.
 #[derive(Default)]
@@ -261,11 +261,11 @@ fn check_damaged(ledger: &Ledger, files: &[(PathBuf, Vec<u8>)], what: &str) {
 }
 
 #[test]
-fn files_cut_at_every_byte() {
+fn files_cut_at_many_bytes() {
     let (ledger, files) = damaged_world();
     assert_eq!(open_damaged(&files), Some((ledger.acked.clone(), 0)));
     for idx in 0..files.len() {
-        for len in 0..files[idx].1.len() {
+        for len in damaged_positions(idx, files[idx].1.len()) {
             let mut cut = files.clone();
             cut[idx].1.truncate(len);
             check_damaged(&ledger, &cut, &format!("{:?} cut to {len}", files[idx].0));
@@ -277,7 +277,7 @@ fn files_cut_at_every_byte() {
 fn files_flipped_at_many_bytes() {
     let (ledger, files) = damaged_world();
     for idx in 0..files.len() {
-        for at in 0..files[idx].1.len() {
+        for at in damaged_positions(idx, files[idx].1.len()) {
             let mut bad = files.clone();
             bad[idx].1[at] ^= 1 << (at % 8);
             check_damaged(&ledger, &bad, &format!("{:?} flipped at {at}", files[idx].0));

@@ -1,4 +1,5 @@
-//! Steps that run before a release alone: builds without optional parts, a long simulation, fuzzers.
+//! Steps that run before a release alone: builds without optional parts, a long simulation, damage at every
+//! byte, fuzzers.
 //!
 //! Not here: figures of speed (`append_path`, `kits`).
 
@@ -41,6 +42,12 @@ pub(super) fn features(ci: &Checkout) -> Result<Tally> {
 pub(super) fn simulator(ci: &Checkout) -> Result<Tally> {
     let env = [("CHRONOLITH_SIM_OPS", "1000000")];
     run_tests(ci, "test --package chronolith-sim --test simulate --quiet", &env)
+}
+
+/// The tests of the step `test` that cut and flip files of the head, at each byte.
+pub(super) fn every_byte(ci: &Checkout) -> Result<Tally> {
+    let args = "test --package chronolith-head --test it --quiet many_bytes";
+    run_tests(ci, args, &[("CHRONOLITH_EVERY_BYTE", "1")])
 }
 
 /// Each reader of foreign inputs for half a minute; a finding ends with exit code 1.
