@@ -187,7 +187,7 @@ impl Rules<'_> {
     }
 
     fn together(&self) -> Outcome<Vec<Value>> {
-        let batch = self.engine.plan_batch(&self.queries, TIME_MS);
+        let batch = self.engine.plan_batch(&self.queries);
         let states: Vec<(ReadContext, Trace)> =
             self.queries.iter().map(|_| (self.ctx(), Trace::new())).collect();
         let mut values: Vec<Option<Value>> = vec![None; self.queries.len()];

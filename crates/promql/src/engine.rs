@@ -257,9 +257,14 @@ fn range_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {
         // Refused before the plan.
         other => return Err(fail(format!("range query of type {}", other.describe()))),
     };
-    let mut matrix: Vec<MatrixSeries> = series.into_iter().map(|series| points(series, *grid)).collect();
+    Ok(matrix_of_steps(series, *grid))
+}
+
+/// The series of a range query as a value.
+fn matrix_of_steps(series: Vec<StepSeries>, grid: Grid) -> Value {
+    let mut matrix: Vec<MatrixSeries> = series.into_iter().map(|series| points(series, grid)).collect();
     matrix.sort_by(|a, b| a.labels.cmp(&b.labels));
-    Ok(Value::Matrix(matrix))
+    Value::Matrix(matrix)
 }
 
 fn instant_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {

@@ -1,4 +1,4 @@
-//! Evaluation of several instant queries at one time as one plan: common parts are computed once, equal
+//! Evaluation of several queries over the same times as one plan: common parts are computed once, equal
 //! selections are read once.
 //!
 //! Invariants: a query has the value, annotations and error that it has alone; where an error may belong to
@@ -8,6 +8,7 @@
 
 use std::ops::ControlFlow;
 
+use chronolith_exec::column::StepSeries;
 use chronolith_exec::error::Error;
 use chronolith_exec::execution::{Environment, Execution};
 use chronolith_exec::grid::Grid;
@@ -21,8 +22,8 @@ use super::language::PromQl;
 use super::plan::{empty_plan, lower};
 use super::trace::Trace;
 use super::{
-    Engine, EvalError, Evaluation, Query, QueryResult, Sharing, VECTOR_DEPTH_MAX, pull_all, result_of,
-    settings, vector_value,
+    Engine, EvalError, Evaluation, Query, QueryResult, Sharing, VECTOR_DEPTH_MAX, Value, matrix_of_steps,
+    pull_all, result_of, settings, vector_value,
 };
 use crate::ast::ValueType;
 
@@ -64,17 +65,26 @@ pub struct Member<'a> {
 pub type Compute<'c> = dyn FnMut() -> Option<Result<QueryResult, EvalError>> + 'c;
 
 impl Engine {
-    /// Plans instant queries at the time `time_ms`. Only vectors have something in common.
+    /// Plans instant queries at one time, or range queries over the same steps. Only vectors have something
+    /// in common.
+    ///
+    /// # Panics
+    /// If the times of two queries differ.
     #[must_use]
-    pub fn plan_batch(&self, queries: &[Query<'_>], time_ms: i64) -> BatchPlan {
+    pub fn plan_batch(&self, queries: &[Query<'_>]) -> BatchPlan {
         let options = &self.options;
-        let grid = Grid::instant(time_ms);
+        let times = |query: &Query<'_>| (query.start_ms, query.end_ms, query.step_ms);
+        let first = queries.first().map(times);
+        let grid = first.and_then(|(start_ms, end_ms, step_ms)| Grid::between(start_ms, end_ms, step_ms));
+        // Queries without a step are evaluated by themselves, and fail.
+        let can_plan = grid.is_some();
+        let grid = grid.unwrap_or(Grid::instant(0));
         let mut plan = empty_plan(options);
         let mut roots = Vec::with_capacity(queries.len());
         for query in queries {
-            debug_assert_eq!((query.start_ms, query.step_ms), (time_ms, 0), "instant queries at one time");
-            let is_vector = query.expr.value_type() == ValueType::Vector;
-            let root = if is_vector { lower(&mut plan, query, options, grid).ok() } else { None };
+            assert_eq!(Some(times(query)), first, "queries of a batch have the same times");
+            let is_planned = can_plan && query.expr.value_type() == ValueType::Vector;
+            let root = if is_planned { lower(&mut plan, query, options, grid).ok() } else { None };
             roots.push(root.filter(|root| plan.properties(*root).depth <= VECTOR_DEPTH_MAX));
         }
         let mut components = Vec::new();
@@ -113,14 +123,13 @@ impl Engine {
                     operators = build(&evaluations);
                 }
                 let built = operators.get_mut(idx)?.take()?;
-                let series = built.and_then(|operator| pull_all(evaluation, operator));
+                let series = built.and_then(|operator| pull(evaluation, operator));
                 if let Err(Error::BufferFull | Error::Query(QueryError::Memory(_))) = &series {
                     // The query is evaluated again, and needs the memory of series kept for other queries.
                     operators.iter_mut().for_each(|operator| *operator = None);
                     evaluation.execution.selections.get().into_iter().for_each(|open| open.clear());
                 }
-                let value = series.map(|series| vector_value(series, batch.grid.start_ms));
-                own(evaluation, value.map(|value| result_of(evaluation, value)))
+                own(evaluation, series.map(|series| result_of(evaluation, value_of(evaluation, series))))
             };
             visit(idx, &mut compute)?;
         }
@@ -143,6 +152,24 @@ impl Engine {
         let settings = settings(options, Sharing::Auto);
         let execution = Execution::new(environment, settings, Some(*grid), plan.evaluation_order(root));
         Some(Evaluation { execution, language: PromQl { query, options }, plan, root, grid: *grid })
+    }
+}
+
+/// All series of a query. The columns of its operators count in its memory, as for a query alone.
+fn pull<'q>(evaluation: &'q Evaluation<'q>, operator: BoxOperator<'q>) -> Result<Vec<StepSeries>, Error> {
+    let Evaluation { plan, root, grid, .. } = evaluation;
+    let mut memory = evaluation.execution.operator_memory();
+    if evaluation.language.query.step_ms > 0 {
+        memory.grow(grid.count as u64, plan.columns_bytes(*root, *grid))?;
+    }
+    pull_all(evaluation, operator)
+}
+
+/// The series of a query as a vector, or as a matrix of a range query.
+fn value_of(evaluation: &Evaluation<'_>, series: Vec<StepSeries>) -> Value {
+    match evaluation.language.query.step_ms {
+        0 => vector_value(series, evaluation.grid.start_ms),
+        _ => matrix_of_steps(series, evaluation.grid),
     }
 }
 

@@ -59,7 +59,7 @@ impl Case<'_> {
         let exprs = parse(texts);
         let queries = queries(texts, &exprs);
         let engine = Engine::new(self.options.clone());
-        let batch = engine.plan_batch(&queries, TIME_MS);
+        let batch = engine.plan_batch(&queries);
         let budget = MemoryBudget::new("batch", self.memory_bytes_max);
         let states: Vec<(ReadContext, Trace)> =
             texts.iter().map(|_| (Case::ctx(&budget), Trace::new())).collect();
@@ -220,7 +220,7 @@ fn large_batches_are_evaluated_in_components_of_bounded_size() {
     let texts: Vec<String> = (0..300).map(|idx| format!("sum(m) + {idx}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let exprs = parse(&texts);
-    let batch = Engine::default().plan_batch(&queries(&texts, &exprs), TIME_MS);
+    let batch = Engine::default().plan_batch(&queries(&texts, &exprs));
     let sizes: Vec<usize> = batch.components().iter().map(Vec::len).collect();
     assert_eq!(sizes, [128, 128, 44]);
     for (text, found) in texts.iter().zip(case.run(&texts)) {

@@ -92,7 +92,7 @@ impl<'b, 'a> Batch<'b, 'a> {
         let queries: Vec<Query<'_>> = expressions.iter().map(query).collect();
         let plan = match &queries[..] {
             [] | [_] => None,
-            several => Some(evaluation.service.queries.engine.plan_batch(several, time_ms)),
+            several => Some(evaluation.service.queries.engine.plan_batch(several)),
         };
         let outcomes = queries.iter().map(|_| None).collect();
         let mut batch = Batch { evaluation, admitted, queries: &queries, outcomes };
