@@ -16,7 +16,8 @@ mod evaluated;
 mod recorded;
 
 pub use evaluated::EvaluatedRounds;
-pub use recorded::{Correction, Recorded, RemovedSample};
+pub(crate) use recorded::is_equal;
+pub use recorded::{Correction, Recorded, RemovedSample, stored_value};
 
 /// First and last time of rounds that see a change from `first_ms` to `last_ms`. All later rounds see it if
 /// the lookback is not known: the selectors have a fixed time, or depend on the times of the query.

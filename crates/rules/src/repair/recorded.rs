@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronolith_model::{FloatHistogram, Labels, ResetHint};
+use chronolith_model::sample::is_stale;
+use chronolith_model::{Columns, FloatHistogram, Histogram, Labels, ResetHint};
 
 use crate::round::{RuleSample, SampleValue};
 
@@ -111,8 +112,24 @@ fn difference(
     correction
 }
 
+/// Returns the sample at an index of `columns`.
+///
+/// # Panics
+/// If there are fewer samples.
+#[must_use]
+pub fn stored_value(columns: &Columns, idx: usize) -> SampleValue {
+    // The value of a histogram is its sum: the marker of a series of histograms is one too.
+    if is_stale(columns.values[idx]) {
+        return SampleValue::Stale;
+    }
+    match columns.histogram_at(idx) {
+        Some(histogram) => SampleValue::Histogram(Arc::new(Histogram::to_float(histogram).into_owned())),
+        None => SampleValue::Float(columns.values[idx]),
+    }
+}
+
 /// Compares floats by their bits, and histograms without the hint, which the store makes of the neighbours.
-fn is_equal(a: &SampleValue, b: &SampleValue) -> bool {
+pub(crate) fn is_equal(a: &SampleValue, b: &SampleValue) -> bool {
     match (a, b) {
         (SampleValue::Float(a), SampleValue::Float(b)) => a.to_bits() == b.to_bits(),
         (SampleValue::Histogram(a), SampleValue::Histogram(b)) => without_hint(a) == without_hint(b),

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_base::Rng;
-use chronolith_model::Labels;
+use chronolith_model::sample::STALE_NAN;
+use chronolith_model::{Columns, FloatHistogram, Histogram, Labels};
 
 use super::*;
 use crate::group::repair_order::RepairOrder;
@@ -115,6 +116,18 @@ fn equal_results_correct_nothing() {
     assert!(recorded.correct(10, None, Some(result(10, &[("a", f64::NAN), ("z", 0.0)]))).is_empty());
     let sign = recorded.correct(10, None, Some(result(10, &[("a", f64::NAN), ("z", -0.0)])));
     assert_eq!(texts(&sign), ["z: -0"], "compared by bits");
+}
+
+/// The marker of a series of histograms was taken for a histogram, and each repair of its round replaced it.
+#[test]
+fn a_staleness_marker_of_histograms_is_one() {
+    let mut columns = Columns::default();
+    let marker = FloatHistogram { sum: STALE_NAN, ..FloatHistogram::default() };
+    for histogram in [marker, FloatHistogram::default()] {
+        columns.push_histogram(10, Arc::new(Histogram::Float(histogram)));
+    }
+    assert_eq!(stored_value(&columns, 0), SampleValue::Stale);
+    assert!(matches!(stored_value(&columns, 1), SampleValue::Histogram(_)));
 }
 
 #[test]

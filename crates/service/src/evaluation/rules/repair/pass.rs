@@ -10,20 +10,19 @@ use std::sync::Arc;
 
 use chronolith_model::change::ChangedRanges;
 use chronolith_model::query::Selector;
-use chronolith_model::sample::is_stale;
-use chronolith_model::{Columns, Histogram, Queryable, TimeRange};
+use chronolith_model::{Columns, Queryable, TimeRange};
 use chronolith_promql::engine::{Query, Value, VectorSample};
 use chronolith_rules::group::Group;
 use chronolith_rules::group::repair_order::{RepairOrder, matchers_of};
-use chronolith_rules::repair::{Correction, Recorded, joined};
+use chronolith_rules::repair::{Correction, Recorded, joined, stored_value};
+use chronolith_rules::round::RuleSample;
 use chronolith_rules::round::recording::recorded_samples;
-use chronolith_rules::round::{RuleSample, SampleValue};
 use chronolith_rules::rule::Rule;
 
-use super::view::{Corrections, RepairView};
 use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
 use crate::activity::top_queries::QueryLanguage;
+use crate::evaluation::rules::view::{Corrections, RepairView};
 use crate::evaluation::run::{Admitted, further_query};
 use crate::evaluation::running::RunningQuery;
 use crate::rules::repair::{GroupRepairs, RepairedGroup, RuleRepairs, TakenRepair};
@@ -384,7 +383,7 @@ impl<'a> Pass<'a> {
                 one.samples.read(range, &mut columns).map_err(|_| Ended)?;
                 for (idx, &time_ms) in columns.times.iter().enumerate() {
                     if rounds.contains(time_ms) {
-                        recorded.push(one.labels.clone(), time_ms, value_at(&columns, idx));
+                        recorded.push(one.labels.clone(), time_ms, stored_value(&columns, idx));
                     }
                 }
             }
@@ -465,14 +464,6 @@ impl<'a> Pass<'a> {
             Err(_) if ctx.check().is_err() => Err(Failure::Interrupted),
             Err(error) => Err(Failure::Failed(error.to_string())),
         }
-    }
-}
-
-fn value_at(columns: &Columns, idx: usize) -> SampleValue {
-    match columns.histogram_at(idx) {
-        Some(histogram) => SampleValue::Histogram(Arc::new(Histogram::to_float(histogram).into_owned())),
-        None if is_stale(columns.values[idx]) => SampleValue::Stale,
-        None => SampleValue::Float(columns.values[idx]),
     }
 }
 
