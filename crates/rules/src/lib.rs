@@ -5,6 +5,7 @@
 //! Not here: threads, HTTP, reading of files, storage (the caller implements the traits).
 
 pub mod alert;
+pub mod backfill;
 mod document;
 mod faults;
 pub mod file;

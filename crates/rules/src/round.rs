@@ -265,6 +265,9 @@ impl ActiveGroup {
     }
 }
 
+/// Prometheus's text for results of other types than vectors and scalars.
+pub(crate) const NO_VECTOR: &str = "rule result is not a vector or scalar";
+
 /// The result of a rule as a vector: a scalar has no labels.
 ///
 /// # Errors
@@ -275,7 +278,7 @@ fn vector_of(value: Value) -> Result<Vec<VectorSample>, String> {
         Value::Scalar { time_ms, value } => {
             Ok(vec![VectorSample { labels: Labels::empty(), time_ms, value, histogram: None }])
         }
-        _ => Err("rule result is not a vector or scalar".to_owned()),
+        _ => Err(NO_VECTOR.to_owned()),
     }
 }
 

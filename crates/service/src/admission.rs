@@ -27,8 +27,9 @@ pub use self::tenant_memory::{TenantBudget, TenantMemory};
 use self::threads::QueryThreads;
 use crate::limits::{
     ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, PAUSED_MEMORY_DIVISOR, PAUSED_QUERY_FACTOR, QUERY_QUEUE_FACTOR,
-    REMOTE_READ_QUEUE_FACTOR, RULE_CONCURRENCY_MIN, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR,
-    TENANT_SHARE_DIVISOR, TENANT_WAL_QUEUE_BYTES_MIN, WAL_QUEUE_BYTES_MAX, WRITE_QUEUE_FACTOR,
+    REMOTE_READ_QUEUE_FACTOR, RULE_BACKFILLS_MAX, RULE_CONCURRENCY_MIN, STATUS_CONCURRENCY,
+    STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, TENANT_WAL_QUEUE_BYTES_MIN, WAL_QUEUE_BYTES_MAX,
+    WRITE_QUEUE_FACTOR,
 };
 use crate::options::ServiceOptions;
 
@@ -72,6 +73,8 @@ const CONTINUOUS: ClassNames =
     ClassNames { metric: "continuous", requests: "continuous queries", setting: "fixed" };
 const REPAIRS: ClassNames =
     ClassNames { metric: "rule_repairs", requests: "repairs of rules", setting: "fixed" };
+const BACKFILLS: ClassNames =
+    ClassNames { metric: "rule_backfills", requests: "backfills of rules", setting: "fixed" };
 const RULES: ClassNames = ClassNames { metric: "rules", requests: "batches of rules", setting: "fixed" };
 const SELF_SCRAPE: ClassNames =
     ClassNames { metric: "self_scrape", requests: "self-scrapes", setting: "fixed" };
@@ -108,7 +111,7 @@ pub struct Admission {
     pub write_memory: TenantMemory,
     /// Memory of queries and remote reads.
     pub query_memory: TenantMemory,
-    /// Repairs of rules, and the memory of all rules.
+    /// Repairs and backfills of rules, and the memory of all rules.
     pub rule_work: RuleWork,
     /// Threads that compress blocks of responses, at most one per core.
     pub compressors: QueryThreads,
@@ -116,10 +119,12 @@ pub struct Admission {
     pub weights: Arc<Weights>,
 }
 
-/// Repairs of recording rules, and the memory of all rules.
+/// Repairs and backfills of recording rules, and the memory of all rules.
 pub struct RuleWork {
     /// Repairs, one at a time.
     pub repairs: Class,
+    /// Backfills, which hold their permit from begin to end. None waits for one.
+    pub backfills: Class,
     /// Memory of rules: neither takes queries theirs, nor the other way round.
     pub memory: TenantMemory,
 }
@@ -240,6 +245,7 @@ impl Admission {
             ),
             rule_work: RuleWork {
                 repairs: class(REPAIRS, 1, 0, 1),
+                backfills: class(BACKFILLS, RULE_BACKFILLS_MAX, 0, RULE_BACKFILLS_MAX),
                 memory: TenantMemory::new(
                     MemoryBudget::new("rules", rule_memory_max),
                     "rules of the tenant",
@@ -253,7 +259,7 @@ impl Admission {
 
     /// Memory of the requests of a class that reads.
     pub fn memory_of(&self, class: &Class) -> &TenantMemory {
-        if [RULES.metric, REPAIRS.metric].contains(&class.name) {
+        if [RULES.metric, REPAIRS.metric, BACKFILLS.metric].contains(&class.name) {
             &self.rule_work.memory
         } else {
             &self.query_memory
@@ -261,7 +267,7 @@ impl Admission {
     }
 
     /// All classes, for metrics.
-    pub fn classes(&self) -> [&Class; 11] {
+    pub fn classes(&self) -> [&Class; 12] {
         [
             &self.write,
             &self.write_apply,
@@ -270,6 +276,7 @@ impl Admission {
             &self.continuous,
             &self.rules,
             &self.rule_work.repairs,
+            &self.rule_work.backfills,
             &self.self_scrape,
             &self.federate,
             &self.status,

@@ -140,6 +140,12 @@ impl Lifecycle {
         self.is_draining.store(true, Ordering::Relaxed);
     }
 
+    /// Returns true once the server is to stop: long work that can be resumed ends, so that the stop need not
+    /// wait for it.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
     /// Refuses requests that need the store.
     pub fn begin_close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);

@@ -21,6 +21,12 @@ pub const ADMIN_QUEUE_WAIT: Duration = Duration::from_secs(600);
 pub const RULE_CONCURRENCY_MIN: usize = 2;
 /// Shortest time limit of a round; otherwise a round may take as long as the interval of its group.
 pub const RULE_ROUND_TIME_MIN_MS: i64 = 10_000;
+/// Backfills of rules that run at the same time.
+pub const RULE_BACKFILLS_MAX: usize = 2;
+/// Evaluations of a backfill: rounds of each rule.
+pub const RULE_BACKFILL_ROUNDS_MAX: u64 = 200_000_000;
+/// Longest run of a backfill; the next one goes on.
+pub const RULE_BACKFILL_TIME_MAX_MS: u64 = 24 * 3_600_000;
 /// Rule files that patterns may match.
 pub const RULE_FILES_MAX: usize = 10_000;
 /// Writes that wait for a permit, per permit.

@@ -6,6 +6,7 @@
 //! Not here: the format of rule files, a round and alerts (`chronolith-rules`), evaluation and rule files of
 //! the server (`evaluation::rules`), pages and threads (`server`).
 
+pub mod backfills;
 pub mod configured;
 pub mod counters;
 pub mod engine;
@@ -22,6 +23,7 @@ use chronolith_base::Env;
 use chronolith_model::TenantId;
 use chronolith_rules::status::GroupStatus;
 
+use self::backfills::Backfills;
 use self::configured::{CONFIGURED_BYTES_MAX, ConfiguredOptions, ConfiguredRules};
 use self::engine::RuleEngine;
 use self::repair::Repairs;
@@ -36,6 +38,8 @@ pub struct RuleContext {
     pub configured: ConfiguredRules,
     /// Rounds that out-of-order samples may have changed.
     pub repairs: Repairs,
+    /// Backfills that run.
+    pub backfills: Backfills,
 }
 
 impl RuleContext {
@@ -49,7 +53,7 @@ impl RuleContext {
         };
         let data_dir = &options.tsdb.data_dir;
         let configured = ConfiguredRules::new(env, data_dir, configured_options, engine.clone());
-        RuleContext { engine, configured, repairs: Repairs::default() }
+        RuleContext { engine, configured, repairs: Repairs::default(), backfills: Backfills::default() }
     }
 
     /// Groups of a tenant in order of file, name and origin.

@@ -1,10 +1,27 @@
 //! Result of a recording rule: the samples that it writes.
 
-use chronolith_model::METRIC_NAME;
+use chronolith_model::{Labels, METRIC_NAME};
 use chronolith_promql::{Value, VectorSample};
 
 use super::{RuleSample, SampleValue, vector_of};
 use crate::rule::Rule;
+
+/// Prometheus's text for a result with equal label sets.
+pub(crate) const DUPLICATE_SERIES: &str =
+    "vector contains metrics with the same labelset after applying rule labels";
+
+/// Prometheus's text for a result beyond the limit of its group.
+pub(crate) fn limit_exceeded(limit: usize, count: usize) -> String {
+    format!("exceeded limit of {limit} with {count} series")
+}
+
+/// Labels of a recorded series: the metric name and the labels of the rule are set.
+pub(crate) fn recorded_labels(rule: &Rule, labels: &Labels) -> Labels {
+    let mut labels = labels.to_builder();
+    labels.set(METRIC_NAME, &rule.name);
+    rule.labels.iter().for_each(|(name, value)| labels.set(name, value));
+    labels.finish()
+}
 
 /// Samples of a result, in order of labels: the metric name and the labels of the rule are set.
 ///
@@ -19,19 +36,17 @@ pub(super) fn samples(
     let mut samples: Vec<RuleSample> = result
         .into_iter()
         .map(|sample| {
-            let mut labels = sample.labels.to_builder();
-            labels.set(METRIC_NAME, &rule.name);
-            rule.labels.iter().for_each(|(name, value)| labels.set(name, value));
+            let labels = recorded_labels(rule, &sample.labels);
             let value = sample.histogram.map_or(SampleValue::Float(sample.value), SampleValue::Histogram);
-            RuleSample { labels: labels.finish(), time_ms, value }
+            RuleSample { labels, time_ms, value }
         })
         .collect();
     samples.sort_by(|a, b| a.labels.cmp(&b.labels));
     if samples.windows(2).any(|pair| pair[0].labels == pair[1].labels) {
-        return Err("vector contains metrics with the same labelset after applying rule labels".to_owned());
+        return Err(DUPLICATE_SERIES.to_owned());
     }
     match limit.filter(|&limit| samples.len() > limit) {
-        Some(limit) => Err(format!("exceeded limit of {limit} with {} series", samples.len())),
+        Some(limit) => Err(limit_exceeded(limit, samples.len())),
         None => Ok(samples),
     }
 }

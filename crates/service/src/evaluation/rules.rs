@@ -3,6 +3,7 @@
 //! Invariant: rounds begin only while the store can be written, and while their tenant is not being deleted.
 //! Not here: the schedule (`rules::engine`), threads (`server`).
 
+pub mod backfill;
 mod batch;
 pub mod batch_evaluation;
 pub mod due_round;
@@ -12,6 +13,7 @@ mod recording;
 mod repair;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::io;
 use std::time::Duration;

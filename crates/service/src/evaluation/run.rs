@@ -316,6 +316,15 @@ pub fn further_query(service: &Service, admitted: &Admitted) -> CallContext {
     service.call_context(read, admitted.limits)
 }
 
+/// As [`further_query`], for a call that runs longer than a query may: the query has `timeout_ms`, and what
+/// it selects counts from 0.
+#[must_use]
+pub fn further_query_within(service: &Service, admitted: &Admitted, timeout_ms: u64) -> CallContext {
+    let deadline_ns = service.deadline_ns(timeout_ms).min(admitted.deadline_ns);
+    let read = service.read_context(admitted.limits, deadline_ns, admitted.ctx.budget.clone());
+    service.call_context(read, admitted.limits)
+}
+
 #[cold]
 fn panicked(error: &dyn std::fmt::Display) -> Refusal {
     tracing::error!(%error, "query panicked");

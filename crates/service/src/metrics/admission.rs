@@ -51,7 +51,7 @@ macro_rules! memory_metrics {
     };
 }
 
-static CLASSES: [[Metric<Admission>; 3]; 11] = [
+static CLASSES: [[Metric<Admission>; 3]; 12] = [
     class_metrics!(write),
     class_metrics!(write_apply),
     class_metrics!(query),
@@ -59,6 +59,7 @@ static CLASSES: [[Metric<Admission>; 3]; 11] = [
     class_metrics!(continuous),
     class_metrics!(rules),
     class_metrics!(rule_repairs in rule_work.repairs),
+    class_metrics!(rule_backfills in rule_work.backfills),
     class_metrics!(self_scrape),
     class_metrics!(federate),
     class_metrics!(status),

@@ -191,20 +191,29 @@ impl GroupRepairs {
         let begun_ms = self.last_begun_ms();
         let mut oldest_ms = i64::MAX;
         let mut is_seen = false;
-        let rules = self.group.rules().iter().zip(&mut self.rules);
-        for (_, rule) in rules.filter(|(rule, _)| rule.alerting().is_none()) {
-            let seen = rule.rounds_that_see(range);
-            let last = seen.1.min(begun_ms);
-            oldest_ms = oldest_ms.min(seen.0.max(rule.since_ms));
-            let first = seen.0.max(rule.since_ms).max(horizon_ms);
-            let is_evaluated = self.rounds.within(first, last).next().is_some()
-                || self.running_ms.is_some_and(|time_ms| first <= time_ms && time_ms <= last);
-            if is_evaluated {
-                rule.pending.add(first, last);
-                is_seen = true;
+        for idx in 0..self.rules.len() {
+            if self.group.rules()[idx].alerting().is_none() {
+                let rule = &self.rules[idx];
+                oldest_ms = oldest_ms.min(rule.rounds_that_see(range).0.max(rule.since_ms));
+                is_seen |= self.mark(idx, range, horizon_ms);
             }
         }
         (is_seen, self.rounds.within(oldest_ms, begun_ms.min(horizon_ms.saturating_sub(1))).count() as u64)
+    }
+
+    /// Adds the rounds of a rule that see a change. Returns true if there are any.
+    fn mark(&mut self, rule_idx: usize, range: (i64, i64), horizon_ms: i64) -> bool {
+        let begun_ms = self.last_begun_ms();
+        let rule = &mut self.rules[rule_idx];
+        let seen = rule.rounds_that_see(range);
+        let last = seen.1.min(begun_ms);
+        let first = seen.0.max(rule.since_ms).max(horizon_ms);
+        let is_evaluated = self.rounds.within(first, last).next().is_some()
+            || self.running_ms.is_some_and(|time_ms| first <= time_ms && time_ms <= last);
+        if is_evaluated {
+            rule.pending.add(first, last);
+        }
+        is_evaluated
     }
 
     /// Rounds that wait and have become too old.
@@ -266,6 +275,25 @@ impl Repairs {
                     repairs.waiting_since_ns.get_or_insert(times.now_ns);
                 }
             }
+        }
+    }
+
+    /// Records a change of the input of one rule by a backfill, whose writes are no changes for rules. Rounds
+    /// before the window stay as they are. Without effect for a group that is not the one of the last round.
+    pub(crate) fn note_change_of_input(
+        &self,
+        id: &GroupId,
+        group: &Arc<Group>,
+        rule_idx: usize,
+        range: (i64, i64),
+        times: RepairTimes,
+    ) {
+        let mut state = self.state.lock();
+        let Some(repairs) = state.tenants.get_mut(&id.tenant) else { return };
+        let known = repairs.groups.get_mut(id).filter(|known| Arc::ptr_eq(&known.group, group));
+        if known.is_some_and(|known| known.mark(rule_idx, range, times.horizon_ms())) {
+            repairs.changed_ns = times.now_ns;
+            repairs.waiting_since_ns.get_or_insert(times.now_ns);
         }
     }
 

@@ -7,6 +7,7 @@
 
 use chronolith_base::Reservation;
 use chronolith_promql::{Value, VectorSample};
+use chronolith_rules::backfill::series_limit_exceeded;
 use chronolith_rules::group::GroupKey;
 use chronolith_rules::template_engine::TemplateQueries;
 
@@ -155,10 +156,9 @@ impl BatchEvaluation<'_> {
     pub(super) fn within_series_limit(&self, value: Value) -> Result<Value, String> {
         let limit = self.service.limits_of(self.identity.tenant()).queries.rules.series_max;
         match &value {
-            Value::Vector(samples) if limit > 0 && samples.len() > limit => Err(format!(
-                "rule has {} series, and rules.series-per-rule-max allows {limit}",
-                samples.len()
-            )),
+            Value::Vector(samples) if limit > 0 && samples.len() > limit => {
+                Err(series_limit_exceeded(samples.len(), limit))
+            }
             _ => Ok(value),
         }
     }

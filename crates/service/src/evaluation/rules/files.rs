@@ -63,7 +63,7 @@ pub fn check_rule_files(options: &ServiceOptions, disk: &dyn Disk) -> Result<(),
 
 /// # Errors
 /// The first limit that is exceeded, with its setting.
-fn check_limits(groups: &[Group], other_count: usize, limits: &RuleLimits) -> Result<(), String> {
+pub(super) fn check_limits(groups: &[Group], other_count: usize, limits: &RuleLimits) -> Result<(), String> {
     let count = groups.len() + other_count;
     if limits.groups_max > 0 && count > limits.groups_max {
         let limit = limits.groups_max;

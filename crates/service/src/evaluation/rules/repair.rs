@@ -8,7 +8,6 @@
 
 mod commit;
 mod pass;
-mod view;
 
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::{StoreId, TenantId};
@@ -16,6 +15,7 @@ use chronolith_promql::engine::Query;
 use chronolith_promql::engine::lookback::{Lookback, cache_plan};
 use chronolith_rules::group::Group;
 use chronolith_rules::round::{ActiveGroup, RoundReport};
+use chronolith_rules::rule::Rule;
 
 use self::pass::Pass;
 use super::environment::{now_ns, state_files};
@@ -68,24 +68,24 @@ impl Drop for RunningRound<'_> {
 
 /// Samples that decide the rounds of each rule.
 fn lookbacks(service: &Service, group: &Group, time_ms: i64) -> Vec<Option<Lookback>> {
-    let options = service.queries.engine.options();
-    let step_ms = group.interval_ms;
-    let lookback = |rule: &chronolith_rules::rule::Rule| {
-        let end_ms = time_ms.saturating_add(step_ms);
-        let query = Query {
-            text: &rule.query,
-            expr: &rule.expr,
-            start_ms: time_ms,
-            end_ms,
-            step_ms,
-            lookback_ms: None,
-        };
-        cache_plan(&query, options).map(|plan| plan.lookback)
-    };
-    group.rules().iter().map(lookback).collect()
+    group.rules().iter().map(|rule| lookback_of(service, group, rule, time_ms)).collect()
 }
 
-fn times(service: &Service) -> RepairTimes {
+/// Samples that decide a round of a rule; `None` if a round does not depend on its time alone.
+pub(super) fn lookback_of(service: &Service, group: &Group, rule: &Rule, time_ms: i64) -> Option<Lookback> {
+    let step_ms = group.interval_ms;
+    let query = Query {
+        text: &rule.query,
+        expr: &rule.expr,
+        start_ms: time_ms,
+        end_ms: time_ms.saturating_add(step_ms),
+        step_ms,
+        lookback_ms: None,
+    };
+    cache_plan(&query, service.queries.engine.options()).map(|plan| plan.lookback)
+}
+
+pub(super) fn times(service: &Service) -> RepairTimes {
     RepairTimes {
         now_ns: now_ns(service),
         mono_ns: service.env.clock.mono_ns(),

@@ -1,5 +1,6 @@
 //! Rounds of rules over a store in memory: times, restarts, reloads, tenants, limits.
 
+mod backfill;
 mod deletion;
 mod environment;
 mod reloads;
