@@ -63,6 +63,8 @@ pub const MEMORY_POLL_PAUSE: Duration = Duration::from_millis(10);
 pub const FORM_BYTES_MAX: usize = 4 << 20;
 /// Body of a remote read request, as sent and unpacked; as in Prometheus.
 pub const REMOTE_READ_BYTES_MAX: usize = 32 << 20;
+/// Rule files of a backfill, in one body.
+pub const BACKFILL_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an answer to remote read that is sent as one message.
 pub const REMOTE_READ_ANSWER_BYTES_MAX: usize = 1 << 30;
 /// Parts of a streamed answer that wait for the client to take them.

@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     pub(crate) remote_read: stream::RemoteReadMetrics,
     pub(crate) federate: StreamMetrics,
     pub(crate) search: StreamMetrics,
+    pub(crate) backfill: StreamMetrics,
     pub(crate) influx_query: StreamMetrics,
     pub(crate) background: background::BackgroundMetrics,
 }

@@ -35,6 +35,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(rules::RULES, &*web.service.rules.engine, out);
     collect(rules::RULE_GROUPS, &RuleGroups::read(&web.service), out);
     collect(rules::RULE_REPAIRS, &web.service.rules.repairs, out);
+    collect(rules::RULE_BACKFILLS, &web.service.rules.backfills, out);
     collect(write::WRITE, &web.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &web.service.carbon, out);
@@ -45,6 +46,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(query::QUERY_CACHE, &web.service.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
     collect(stream::FEDERATE, &metrics.federate, out);
+    collect(stream::BACKFILL, &metrics.backfill, out);
     collect(stream::SEARCH, &metrics.search, out);
     collect(stream::INFLUX_QUERY, &metrics.influx_query, out);
     for table in admission::tables() {
@@ -98,6 +100,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(rules::RULES),
         of(rules::RULE_GROUPS),
         of(rules::RULE_REPAIRS),
+        of(rules::RULE_BACKFILLS),
         of(write::WRITE),
         of(line_protocol::LINE_PROTOCOL),
         of(carbon::CARBON),
@@ -106,6 +109,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(query::QUERY_CACHE),
         of(stream::REMOTE_READ),
         of(stream::FEDERATE),
+        of(stream::BACKFILL),
         of(stream::SEARCH),
         of(stream::INFLUX_QUERY),
         of(bucket::BUCKET),

@@ -107,11 +107,18 @@ pub(super) async fn compaction(
 
 /// Reads the request if there is an admin API at all.
 async fn open(web: &Web, request: Request) -> Result<Call, ApiError> {
+    check_enabled(web)?;
+    call::open(web, request).await
+}
+
+/// # Errors
+/// There is no admin API, or no store that may be changed.
+pub(super) fn check_enabled(web: &Web) -> Result<(), ApiError> {
     if !web.options.web.admin_api {
         return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled (web.enable-admin-api)"));
     }
     web.service.lifecycle.store()?;
-    call::open(web, request).await
+    Ok(())
 }
 
 /// Runs `work` off the async threads; it is not cut short when its client leaves.
@@ -132,7 +139,7 @@ async fn run<T: Send + 'static>(
 }
 
 /// A switch as Go reads it.
-fn switch(params: &Params, name: &str) -> Result<Option<bool>, ApiError> {
+pub(super) fn switch(params: &Params, name: &str) -> Result<Option<bool>, ApiError> {
     match params.get(name) {
         None => Ok(None),
         Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),

@@ -33,6 +33,8 @@ pub(crate) enum ErrorKind {
     Unauthorized,
     Forbidden,
     NotFound,
+    /// Work of this kind runs already.
+    Conflict,
     /// A write to a server that has no store.
     ReadOnly,
     /// A part that this build leaves out.
@@ -53,6 +55,7 @@ impl ErrorKind {
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::TooManyRequests { .. } => "too_many_requests",
             ErrorKind::NotFound => "not_found",
+            ErrorKind::Conflict => "conflict",
         }
     }
 
@@ -71,6 +74,7 @@ impl ErrorKind {
             ErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
             ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
             ErrorKind::ReadOnly => StatusCode::METHOD_NOT_ALLOWED,
             ErrorKind::NotBuilt => StatusCode::NOT_IMPLEMENTED,
         }

@@ -5,6 +5,7 @@
 //! principal with matchers sees the alerts whose `ALERTS` series it may read, and no rules.
 //! Not here: evaluation (`service::rules`), the API that changes rules (`configure`).
 
+pub(super) mod backfill;
 pub(super) mod configure;
 mod filter;
 mod print;

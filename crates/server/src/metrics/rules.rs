@@ -6,6 +6,7 @@ use chronolith_model::TenantId;
 use chronolith_rules::status::{GroupStatus, LastRound};
 use chronolith_service::Service;
 use chronolith_service::metrics::definition::{Metric, Samples};
+use chronolith_service::rules::backfills::Backfills;
 use chronolith_service::rules::engine::RuleEngine;
 use chronolith_service::rules::repair::Repairs;
 
@@ -137,6 +138,29 @@ pub(crate) static RULE_REPAIRS: &[Metric<Repairs>] = &[
         "chronolith_rule_repair_rules_pending",
         "Recording rules with rounds that are to be evaluated again.",
         |repairs| repairs.pending_rule_count() as f64,
+    ),
+];
+
+pub(crate) static RULE_BACKFILLS: &[Metric<Backfills>] = &[
+    Metric::counter(
+        "chronolith_rule_backfill_rounds_total",
+        "Rounds of rules that backfills have evaluated.",
+        |backfills| backfills.rounds.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_backfill_rounds_failed_total",
+        "Rounds of rules that failed in a backfill, and changed nothing.",
+        |backfills| backfills.failed_rounds.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_backfill_evaluations_total",
+        "Queries of backfills; one over several rounds counts once.",
+        |backfills| backfills.evaluations.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_backfill_changed_samples_total",
+        "Samples that backfills have added, replaced or removed.",
+        |backfills| backfills.changed_samples.as_f64(),
     ),
 ];
 

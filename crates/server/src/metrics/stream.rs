@@ -1,4 +1,4 @@
-//! Metrics of streamed responses: remote read, federation, InfluxQL, searches of names.
+//! Metrics of streamed responses: remote read, federation, InfluxQL, searches of names, backfills of rules.
 
 use chronolith_service::counter::Counter;
 use chronolith_service::metrics::definition::Metric;
@@ -86,5 +86,18 @@ pub(crate) static FEDERATE: &[Metric<StreamMetrics>] = &[
         "chronolith_federate_bytes_total",
         "Bytes of federation responses, before compression.",
         |federate| federate.bytes.as_f64(),
+    ),
+];
+
+pub(crate) static BACKFILL: &[Metric<StreamMetrics>] = &[
+    Metric::counter(
+        "chronolith_rule_backfill_responses_aborted_total",
+        "Responses with the progress of a backfill that the client left.",
+        |backfill| backfill.aborted.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_rule_backfill_response_bytes_total",
+        "Bytes of responses with the progress of backfills.",
+        |backfill| backfill.bytes.as_f64(),
     ),
 ];

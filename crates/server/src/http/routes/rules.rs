@@ -4,7 +4,7 @@
 use chronolith_service::access::Scope;
 
 use crate::http::routing::{Answer, Effect, ErrorForm, Methods, RequestBody, Route, Shows, handler};
-use crate::http::rules::{self, configure};
+use crate::http::rules::{self, backfill, configure};
 
 pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/api/v1/rules"], "rule groups with the last evaluation of each rule")
@@ -72,4 +72,20 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(Answer::Yaml)
         .errors(ErrorForm::Text)
         .details("GET shows a group, DELETE removes it and answers 202"),
+    Route::new(&["/api/v1/admin/rules/backfill"], "history of recording rules over a range of past time")
+        .on(
+            Methods::Post,
+            Scope::WriteRules,
+            Shows::AllSeries,
+            Effect::Changes,
+            handler!(backfill::backfill),
+        )
+        .takes("start! end! name group[] dry_run resume @tenant")
+        .body(RequestBody::Yaml)
+        .answers(Answer::JsonLines)
+        .details(
+            "records what the recording rules of the rule file in the body would have recorded between `start` \
+                  and `end`, in lines of JSON with the progress ([rules.md](../rules.md#history)); needs \
+                  `--web.enable-admin-api`",
+        ),
 ];

@@ -274,6 +274,12 @@ const CHANGES: &[(&str, &str, &str, &str)] = &[
     ("/api/v1/admin/tsdb/clean_tombstones", "/api/v1/admin/tsdb/clean_tombstones", FORM, ""),
     ("/api/v1/admin/tsdb/snapshot", "/api/v1/admin/tsdb/snapshot", FORM, ""),
     ("/api/v1/admin/tsdb/compaction", "/api/v1/admin/tsdb/compaction", FORM, "paused=true"),
+    (
+        "/api/v1/admin/rules/backfill",
+        "/api/v1/admin/rules/backfill?start=1699990000&end=1699999000",
+        YAML,
+        "groups: [{name: x, rules: [{record: a, expr: b}]}]",
+    ),
     (DELETES[0], "/api/v1/admin/tenants/x", FORM, ""),
     ("/config/v1/rules/{namespace}", "/config/v1/rules/x", YAML, "{name: x, rules: [{record: a, expr: b}]}"),
     (DELETES[1], "/config/v1/rules/x/x", YAML, ""),

@@ -1,5 +1,6 @@
 //! Rules and alerts over the router: answers of Prometheus 3.16 byte for byte, rights, tenants.
 
+mod backfill;
 mod configure;
 
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ use crate::web::Web;
 pub(crate) struct Listener {
     pub(crate) web: Arc<Web>,
     pub(crate) options: CarbonListener,
-    pub(crate) input: Arc<CarbonInput>,
+    pub(in crate::serve) input: Arc<CarbonInput>,
     /// Sender of all points: the tenant of the options.
     pub(super) identity: Identity,
 }
