@@ -86,7 +86,7 @@ fn exchange(client: &HttpClient, request: RequestBuilder, url: &str, doing: &str
 }
 
 /// Returns the URL without user and password, for messages.
-fn without_login(url: &str) -> String {
+pub(crate) fn without_login(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);

@@ -17,6 +17,10 @@ const READ_A_SNAPSHOT: &str = "stop the server; or, with --web.enable-admin-api,
 const STOP_THE_SERVER: &str = "stop the server, and start it again after the import; `import influx --url`, \
     `import influx --path` and `import whisper` without --data-dir write to a running server";
 
+/// Advice for a backfill of rules.
+const BACKFILL_OVER_HTTP: &str = "a server that runs does the backfill itself: `rules backfill --url URL`, with \
+    --web.enable-admin-api; or stop it first";
+
 /// Error of a directory that is to be read and that a server has open.
 pub(crate) fn in_use(dir: &Path) -> anyhow::Error {
     explain(OpenError::Locked(dir.to_owned()), READ_A_SNAPSHOT)
@@ -33,6 +37,11 @@ pub(crate) fn open_to_read(env: &Env, dir: PathBuf) -> anyhow::Result<Arc<Tsdb>>
 pub(crate) fn lock_to_write(env: &Env, dir: &Path) -> anyhow::Result<Box<dyn LockGuard>> {
     foreign_dir::refuse_foreign(&*env.disk, dir)?;
     chronolith_tsdb::lock_data_dir(env, dir).map_err(|error| explain(error, STOP_THE_SERVER))
+}
+
+/// Error of a directory in which rules were to be backfilled.
+pub(crate) fn explain_backfill(error: OpenError) -> anyhow::Error {
+    explain(error, BACKFILL_OVER_HTTP)
 }
 
 fn explain(error: OpenError, advice: &str) -> anyhow::Error {
