@@ -63,7 +63,16 @@ impl Server {
 
     /// Starts without waiting.
     pub(crate) fn launch(dir: &Path, flags: &[&str]) -> Server {
-        let port = free_port();
+        Server::launch_at(free_port(), dir, flags)
+    }
+
+    /// Starts again at the same port, after a kill, and waits until it is ready.
+    pub(crate) fn start_again(&mut self, flags: &[&str]) {
+        *self = Server::launch_at(self.port, &self.dir, flags);
+        self.wait_ready();
+    }
+
+    fn launch_at(port: u16, dir: &Path, flags: &[&str]) -> Server {
         let child = Command::new(env!("CARGO_BIN_EXE_chronolith"))
             .args(["serve", "--http", &format!("127.0.0.1:{port}"), "--data-dir"])
             .arg(dir)

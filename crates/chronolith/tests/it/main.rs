@@ -11,4 +11,5 @@ mod influx_migration;
 mod operator;
 mod process;
 mod prometheus_blocks;
+mod rules_backfill;
 mod whisper_migration;
