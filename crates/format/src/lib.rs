@@ -14,6 +14,7 @@ pub mod head;
 mod lists;
 pub mod prometheus;
 pub mod read;
+pub mod replicated_log;
 pub mod rules;
 mod store_name;
 
