@@ -1,13 +1,15 @@
-//! The replicated log: records in partitions, appended by gateways and read by owners; a directory, or a
-//! simulation; Kafka's protocol follows (ADR 0133).
+//! The replicated log: records in partitions, appended by gateways and read by owners; Kafka's protocol, a
+//! directory, or a simulation (ADR 0133).
 //!
 //! Invariants: all implementations pass one conformance suite (`tests/it/conformance.rs`). Interfaces are
-//! synchronous.
+//! synchronous; only `kafka` knows an async runtime.
 //! Not here: content of records (`format`), choice of partitions, owners.
 
 pub mod dir;
 mod error;
 mod in_flight;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 mod log;
 mod position;
 pub mod sim;

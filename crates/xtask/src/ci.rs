@@ -119,6 +119,7 @@ const STEPS: [Step; 28] = [
     ),
     step("loom", "every order of threads over commit and series map", Group::Kits, loom),
     of_release("features", "builds without optional parts", Group::Kits, long::features),
+    of_release("kafka", "the replicated log against a real broker of Kafka", Group::Kits, long::kafka),
     of_release("simulator", "a million operations of the simulator", Group::Tests, long::simulator),
     of_release("every-byte", "files of the head cut and flipped at every byte", Group::Tests, long::every_byte),
     of_release("fuzz", "fuzzers of the readers of foreign inputs", Group::Tests, long::fuzz),
@@ -428,7 +429,10 @@ mod tests {
         };
         let merge = names(&[]);
         let added: Vec<&str> = names(&["--all"]).into_iter().filter(|name| !merge.contains(name)).collect();
-        assert_eq!(added, ["features", "simulator", "fuzz", "append-path", "rules", "browser-speed"]);
+        assert_eq!(
+            added,
+            ["features", "kafka", "simulator", "fuzz", "append-path", "rules", "browser-speed"]
+        );
         assert_eq!(merge.len() + added.len(), STEPS.len());
         for name in added {
             assert_eq!(names(&["--only", name]), [name]);

@@ -2,5 +2,7 @@
 
 mod conformance;
 mod dir;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod ledger;
 mod sim;

@@ -8,8 +8,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::checkout::Checkout;
+use super::kits::{find_kit, no_kit};
+use super::peers;
 use super::tally::Tally;
-use crate::process::run_within;
+use crate::process::{find_program, run_within};
 
 /// Longest time of a command.
 const COMMAND_WITHIN: Duration = Duration::from_secs(2400);
@@ -25,8 +27,12 @@ const PARTS: [(&str, &str); 3] = [
     ("chronolith-server", "graphite::tests"),
 ];
 
-/// Tests of builds without `png`, `gcs`, `azure` and `jemalloc`, in a target directory of their own: features
-/// change the dependencies of all crates.
+/// Packages of Debian that a broker of Kafka needs, and a program of each.
+const KAFKA_PROGRAMS: [(&str, &str); 4] =
+    [("default-jre-headless", "java"), ("maven", "mvn"), ("openssl", "openssl"), ("python3", "python3")];
+
+/// Tests of builds without `png`, `gcs`, `azure` and `jemalloc`, in a target directory of their own:
+/// features change the dependencies of all crates.
 pub(super) fn features(ci: &Checkout) -> Result<Tally> {
     let target_dir = ci.target_dir.join("features").display().to_string();
     let env = [("CARGO_TARGET_DIR", &*target_dir), ("CARGO_PROFILE_DEV_DEBUG", "false")];
@@ -36,6 +42,28 @@ pub(super) fn features(ci: &Checkout) -> Result<Tally> {
         tally.add(&run_tests(ci, &args, &env)?);
     }
     Ok(tally)
+}
+
+/// Tests of the replicated log with the feature `kafka`, against a broker that the harness of the kit
+/// `kafka` fetches and starts. In a target directory of its own: features
+/// change the dependencies of all crates.
+pub(super) fn kafka(ci: &Checkout) -> Result<Tally> {
+    let Some(harness) = find_kit(ci, "kafka", "broker.py") else { return Ok(no_kit("kafka")) };
+    for (package, program) in KAFKA_PROGRAMS {
+        if let Err(why) = peers::need_package(package, || find_program(program).is_some()) {
+            return Ok(Tally::not_run(&why));
+        }
+    }
+    let fetch = ["python3".to_owned(), harness.display().to_string(), "fetch".to_owned()];
+    println!("$ {}", fetch.join(" "));
+    let fetched = run_within(COMMAND_WITHIN, &fetch, &ci.root, &[])?;
+    if !fetched.success {
+        return Ok(Tally::not_run(fetched.text.lines().last().unwrap_or("there is no broker")));
+    }
+    let target_dir = ci.target_dir.join("kafka").display().to_string();
+    // Without a broker, tests fail instead of printing that they did not run.
+    let env = [("CARGO_TARGET_DIR", &*target_dir), ("CARGO_PROFILE_DEV_DEBUG", "false"), ("CI", "1")];
+    run_tests(ci, "test --package chronolith-replicated-log --features kafka --quiet", &env)
 }
 
 /// The simulations of the step `test` with a million operations and longer scripts.

@@ -1,0 +1,116 @@
+//! Errors of the client, by what the caller of a log can do.
+//!
+//! Invariant: an append counts as not written only where the broker's answer, or the lack of a request,
+//! proves it.
+
+use std::error::Error as _;
+use std::io;
+use std::time::Duration;
+
+use krafka::KrafkaError;
+use krafka::error::ErrorCode;
+
+use crate::error::LogError;
+use crate::position::PartitionId;
+
+/// Words an error of a connection, a question or a read.
+pub(super) fn of_call(error: &KrafkaError, brokers: &str) -> LogError {
+    let address = brokers.to_owned();
+    match error {
+        KrafkaError::Auth { message, .. } => match tls_error(error) {
+            Some(rustls::Error::InvalidCertificate(why)) => {
+                LogError::UntrustedCertificate { address, why: why.to_string() }
+            }
+            Some(rustls::Error::InvalidMessage(_)) => LogError::TlsToPlaintext { address },
+            _ => LogError::NotAuthorised { address, why: message.clone() },
+        },
+        KrafkaError::Broker { code, message } if is_refusal(*code) => {
+            LogError::NotAuthorised { address, why: format!("{code:?}: {message}") }
+        }
+        KrafkaError::Config { message } => LogError::Setting {
+            setting: "kafka",
+            expected: message.clone(),
+            found: "other settings".to_owned(),
+        },
+        other => LogError::Unavailable { why: format!("{brokers}: {other}") },
+    }
+}
+
+/// An append whose record was not acknowledged.
+#[derive(Clone, Copy)]
+pub(super) struct FailedAppend {
+    pub(super) partition: PartitionId,
+    pub(super) ack_timeout: Duration,
+    pub(super) record_bytes: usize,
+    pub(super) record_bytes_max: usize,
+}
+
+impl FailedAppend {
+    /// Words an error of a record that was never queued.
+    pub(super) fn before_queue(&self, error: &KrafkaError, brokers: &str) -> LogError {
+        match error {
+            KrafkaError::Auth { .. } | KrafkaError::Broker { .. } => match of_call(error, brokers) {
+                refused @ LogError::NotAuthorised { .. } => refused,
+                _ => self.not_written(error),
+            },
+            _ => self.not_written(error),
+        }
+    }
+
+    /// Words the error of a record that was queued.
+    pub(super) fn after_queue(&self, error: &KrafkaError, brokers: &str) -> LogError {
+        match error {
+            KrafkaError::DeliveryTimeout { possibly_written: false, .. } => self.not_written(error),
+            KrafkaError::Broker {
+                code: ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge, ..
+            } => LogError::TooLarge {
+                record_bytes: self.record_bytes,
+                record_bytes_max: self.record_bytes_max.min(self.record_bytes.saturating_sub(1)),
+            },
+            KrafkaError::Broker { code: ErrorCode::TopicAuthorizationFailed, .. } => of_call(error, brokers),
+            KrafkaError::Broker { code, .. } if is_proof_of_no_append(*code) => self.not_written(error),
+            _ => self.possibly_written(error.to_string()),
+        }
+    }
+
+    /// Returns the error of a record whose outcome is unknown.
+    pub(super) fn possibly_written(&self, why: String) -> LogError {
+        LogError::PossiblyWritten { partition: self.partition, within: self.ack_timeout, why }
+    }
+
+    fn not_written(&self, error: &KrafkaError) -> LogError {
+        LogError::NotWritten { partition: self.partition, why: error.to_string() }
+    }
+}
+
+/// Returns true for answers that a broker gives before it appends.
+fn is_proof_of_no_append(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::InvalidRecord
+            | ErrorCode::CorruptMessage
+            | ErrorCode::InvalidRequiredAcks
+            | ErrorCode::UnsupportedCompressionType
+            | ErrorCode::InvalidTimestamp
+    )
+}
+
+/// Returns true for answers about rights.
+fn is_refusal(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::TopicAuthorizationFailed
+            | ErrorCode::ClusterAuthorizationFailed
+            | ErrorCode::SaslAuthenticationFailed
+    )
+}
+
+/// Returns the TLS library's error within an error of a handshake.
+fn tls_error(error: &KrafkaError) -> Option<&rustls::Error> {
+    // The client wraps the error of the connection to make it cloneable.
+    let wrapped = error.source()?.source()?;
+    wrapped.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests;

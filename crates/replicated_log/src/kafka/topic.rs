@@ -1,0 +1,330 @@
+//! The topic: found or created, its identity, bounds of its partitions.
+//!
+//! Invariant: once another topic of the same name was seen, every call ends with
+//! [`LogError::TopicReplaced`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use chronolith_base::{Clock, Env};
+use krafka::KrafkaError;
+use krafka::admin::{
+    AdminClient, ConfigResource, CreateTopicsOptions, DescribeConfigsOptions, DescribeTopicsOptions,
+    TopicDescription,
+};
+use krafka::consumer::Consumer;
+use krafka::error::ErrorCode;
+use parking_lot::Mutex;
+
+use super::client::Client;
+use super::settings::{KafkaSettings, NewTopic};
+use crate::error::LogError;
+use crate::position::{Bounds, PartitionId, TopicId};
+
+/// Setting of a topic with the limit of a batch in bytes.
+const BATCH_LIMIT: &str = "max.message.bytes";
+/// Bytes of a batch around a record without key and headers, rounded up.
+const BATCH_OVERHEAD_BYTES: usize = 200;
+/// Pause between two looks for a topic that was created.
+const CREATED_PAUSE: Duration = Duration::from_millis(50);
+/// Age at which the identity that the brokers reported is looked at again.
+const IDENTITY_AGE_MAX_NS: u64 = 50_000_000;
+
+/// State of the topic when the log is opened.
+pub(super) struct Found {
+    pub(super) partition_count: u32,
+    /// Limit of the topic, or of no topic if it may not be asked for.
+    pub(super) record_bytes_max: usize,
+}
+
+/// The topic of a log.
+pub(super) struct Topic {
+    pub(super) client: Client,
+    pub(super) name: String,
+    clock: Arc<dyn Clock>,
+    identity: TopicId,
+    /// Member of no group, without partitions: asks for bounds and metadata.
+    questions: Consumer,
+    admin: AdminClient,
+    call_timeout: Duration,
+    replaced_by: OnceLock<TopicId>,
+    identity_checked_ns: AtomicU64,
+    /// Ends that brokers have reported.
+    ends: Mutex<BTreeMap<PartitionId, u64>>,
+}
+
+impl Topic {
+    /// Finds the topic, or creates it where the settings say so.
+    ///
+    /// # Errors
+    /// [`LogError::TopicMissing`] with the command that creates it; others of the connection.
+    pub(super) async fn find(
+        env: &Env,
+        client: Client,
+        settings: &KafkaSettings,
+    ) -> Result<(Topic, Found), LogError> {
+        let name = settings.address.topic.clone();
+        let admin = client.kafka.admin().default_api_timeout(settings.ack_timeout);
+        let description = match describe(&client, &admin, &name).await? {
+            Some(description) => description,
+            None => create(&client, &admin, &name, settings.new_topic).await?,
+        };
+        let partition_count = u32::try_from(description.partitions.len()).unwrap_or(u32::MAX);
+        let record_bytes_max = batch_limit(&admin, &name).await.saturating_sub(BATCH_OVERHEAD_BYTES);
+        let built = client.kafka.consumer_without_group().metrics_push(false).build().await;
+        let questions = built.map_err(|error| client.failed(&error))?;
+        let topic = Topic {
+            name,
+            clock: env.clock.clone(),
+            identity: TopicId(description.topic_id),
+            questions,
+            admin,
+            call_timeout: settings.ack_timeout,
+            replaced_by: OnceLock::new(),
+            identity_checked_ns: AtomicU64::new(0),
+            ends: Mutex::default(),
+            client,
+        };
+        Ok((topic, Found { partition_count, record_bytes_max }))
+    }
+
+    /// Returns the identity when the log was opened.
+    pub(super) fn identity(&self) -> TopicId {
+        self.identity
+    }
+
+    /// Looks at the identity that requests use. Brokers from Kafka 4.0 on take an append or a read with the
+    /// id of the topic, so a request to another topic of the name is one after this id has changed.
+    ///
+    /// # Errors
+    /// [`LogError::TopicReplaced`].
+    pub(super) async fn check_identity_of_requests(&self) -> Result<(), LogError> {
+        if self.replaced_by.get().is_none()
+            && let Ok(known) = self.questions.fetch_metadata(None).await
+            && let Some(topic) = known.topics.iter().find(|topic| topic.name == self.name)
+        {
+            self.note_identity(topic.topic_id);
+        }
+        self.check_identity()
+    }
+
+    /// As [`Topic::check_identity_of_requests`], at most 20 times per second.
+    ///
+    /// # Errors
+    /// [`LogError::TopicReplaced`].
+    pub(super) async fn check_identity_now_and_then(&self) -> Result<(), LogError> {
+        let now_ns = self.clock.mono_ns();
+        let checked_ns = self.identity_checked_ns.load(Ordering::Relaxed);
+        if now_ns.saturating_sub(checked_ns) < IDENTITY_AGE_MAX_NS {
+            return self.check_identity();
+        }
+        self.identity_checked_ns.store(now_ns, Ordering::Relaxed);
+        self.check_identity_of_requests().await
+    }
+
+    /// Returns the error of a topic that is known to be another one.
+    ///
+    /// # Errors
+    /// [`LogError::TopicReplaced`].
+    pub(super) fn check_identity(&self) -> Result<(), LogError> {
+        match self.replaced_by.get() {
+            None => Ok(()),
+            Some(found) => {
+                let topic = self.name.clone();
+                Err(LogError::TopicReplaced { topic, expected: self.identity, found: *found })
+            }
+        }
+    }
+
+    fn note_identity(&self, found: [u8; 16]) {
+        let found = TopicId(found);
+        // Brokers that know no ids report zeros.
+        if found != self.identity && found.0 != [0; 16] {
+            let _ = self.replaced_by.set(found);
+        }
+    }
+
+    /// Asks the brokers for the identity.
+    ///
+    /// # Errors
+    /// [`LogError::TopicReplaced`], [`LogError::TopicMissing`], or of the connection.
+    async fn ask_identity(&self) -> Result<(), LogError> {
+        match describe(&self.client, &self.admin, &self.name).await? {
+            None => Err(missing(&self.client.brokers, &self.name)),
+            Some(found) => {
+                self.note_identity(found.topic_id);
+                self.check_identity()
+            }
+        }
+    }
+
+    /// Returns the number of partitions, at most some seconds old.
+    ///
+    /// # Errors
+    /// [`LogError`] of topic and connection.
+    pub(super) async fn partition_count(&self) -> Result<u32, LogError> {
+        let asked =
+            tokio::time::timeout(self.call_timeout, self.questions.fetch_metadata(Some(&self.name))).await;
+        let known = match asked {
+            Ok(Ok(known)) => known,
+            Ok(Err(error)) => return Err(self.failed(&error).await),
+            Err(_) => return Err(self.no_answer()),
+        };
+        let Some(topic) = known.topics.iter().find(|topic| topic.name == self.name) else {
+            self.ask_identity().await?;
+            return Err(self.no_answer());
+        };
+        self.note_identity(topic.topic_id);
+        self.check_identity()?;
+        Ok(u32::try_from(topic.partition_count()).unwrap_or(u32::MAX))
+    }
+
+    /// Returns the offsets that a partition has.
+    ///
+    /// # Errors
+    /// [`LogError`] of topic and connection.
+    pub(super) async fn bounds(&self, partition: PartitionId) -> Result<Bounds, LogError> {
+        self.check_identity()?;
+        let asking = self.questions.fetch_watermarks(&self.name, partition_number(partition));
+        let (start, end) = match tokio::time::timeout(self.call_timeout, asking).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => return Err(self.failed(&error).await),
+            Err(_) => return Err(self.no_answer()),
+        };
+        let bounds = Bounds { start: offset(start), end: offset(end) };
+        let is_smaller = {
+            let mut ends = self.ends.lock();
+            let highest = ends.entry(partition).or_default();
+            let is_smaller = bounds.end < *highest;
+            *highest = bounds.end.max(*highest);
+            is_smaller
+        };
+        // Bounds are asked for by name. An end that went back is of another topic, or of a broker that lost
+        // records.
+        if is_smaller {
+            self.ask_identity().await?;
+        } else {
+            self.check_identity_of_requests().await?;
+        }
+        Ok(bounds)
+    }
+
+    /// Words an error, after a look if the topic has still its identity.
+    pub(super) async fn failed(&self, error: &KrafkaError) -> LogError {
+        let is_of_topic = matches!(
+            error,
+            KrafkaError::UnknownTopic { .. }
+                | KrafkaError::Broker {
+                    code: ErrorCode::UnknownTopicOrPartition
+                        | ErrorCode::UnknownTopicId
+                        | ErrorCode::LeaderNotAvailable
+                        | ErrorCode::InconsistentTopicId,
+                    ..
+                }
+        );
+        if is_of_topic && let Err(found) = self.ask_identity().await {
+            return found;
+        }
+        self.client.failed(error)
+    }
+
+    fn no_answer(&self) -> LogError {
+        let brokers = &self.client.brokers;
+        LogError::Unavailable { why: format!("{brokers}: no answer within {:?}", self.call_timeout) }
+    }
+}
+
+/// Returns the number of a partition as the protocol has it.
+pub(super) fn partition_number(partition: PartitionId) -> i32 {
+    i32::try_from(partition.0).unwrap_or(i32::MAX)
+}
+
+/// Returns an offset of the protocol, in which negative ones mean none.
+pub(super) fn offset(offset: i64) -> u64 {
+    u64::try_from(offset).unwrap_or(0)
+}
+
+async fn describe(
+    client: &Client,
+    admin: &AdminClient,
+    name: &str,
+) -> Result<Option<TopicDescription>, LogError> {
+    let asked = admin.describe_topics([name], DescribeTopicsOptions::default()).await;
+    let found = asked.map_err(|error| client.failed(&error))?.remove(name);
+    match found {
+        Some(Ok(description)) => Ok(Some(description)),
+        None | Some(Err(KrafkaError::Broker { code: ErrorCode::UnknownTopicOrPartition, .. })) => Ok(None),
+        Some(Err(error)) => Err(client.failed(&error)),
+    }
+}
+
+/// Creates the topic; another process may do so at the same time.
+async fn create(
+    client: &Client,
+    admin: &AdminClient,
+    name: &str,
+    new_topic: Option<NewTopic>,
+) -> Result<TopicDescription, LogError> {
+    let Some(wanted) = new_topic else { return Err(missing(&client.brokers, name)) };
+    let in_sync_min = in_sync_min(wanted);
+    let partition_count = i32::try_from(wanted.partition_count).unwrap_or(i32::MAX);
+    let replication_factor = i16::try_from(wanted.replication_factor).unwrap_or(i16::MAX);
+    let topic = krafka::admin::NewTopic::new(name, partition_count, replication_factor)
+        .map_err(|error| client.failed(&error))?
+        .with_config("cleanup.policy", "delete")
+        .with_config("message.timestamp.type", "LogAppendTime")
+        .with_config("min.insync.replicas", in_sync_min.to_string());
+    let created = admin.create_topics([topic], CreateTopicsOptions::default()).await;
+    match created.map_err(|error| client.failed(&error))?.remove(name) {
+        None | Some(Ok(())) => {
+            tracing::info!(topic = name, ?wanted, in_sync_min, "created the topic of a replicated log");
+        }
+        Some(Err(KrafkaError::Broker { code: ErrorCode::TopicAlreadyExists, .. })) => {}
+        Some(Err(error)) => return Err(client.failed(&error)),
+    }
+    // Brokers learn of the topic and elect its leaders one after the other; `open_timeout` bounds the wait.
+    loop {
+        if let Some(found) = describe(client, admin, name).await?
+            && found.partitions.len() >= wanted.partition_count as usize
+            && found.partitions.iter().all(|partition| partition.leader.is_some())
+        {
+            return Ok(found);
+        }
+        tokio::time::sleep(CREATED_PAUSE).await;
+    }
+}
+
+/// Copies that must have a record before it is acknowledged: all but one, so that one may fail.
+fn in_sync_min(topic: NewTopic) -> u16 {
+    topic.replication_factor.saturating_sub(1).max(1)
+}
+
+fn missing(brokers: &str, name: &str) -> LogError {
+    let command = format!(
+        "kafka-topics.sh --bootstrap-server {brokers} --create --topic {name} --partitions 12 --replication-factor 3 \
+         --config min.insync.replicas=2 --config message.timestamp.type=LogAppendTime"
+    );
+    LogError::TopicMissing { topic: name.to_owned(), command }
+}
+
+/// Returns the limit of a batch in bytes; no limit if this client may not ask.
+async fn batch_limit(admin: &AdminClient, name: &str) -> usize {
+    let resource = ConfigResource::topic(name);
+    let options = DescribeConfigsOptions::default().config_names(vec![BATCH_LIMIT.to_owned()]);
+    let limit = match admin.describe_configs([resource.clone()], options).await {
+        Ok(mut found) => found.remove(&resource).and_then(Result::ok).and_then(|entries| {
+            entries.iter().find(|entry| entry.name == BATCH_LIMIT)?.value.as_deref()?.parse().ok()
+        }),
+        Err(_) => None,
+    };
+    limit.unwrap_or_else(|| {
+        tracing::warn!(
+            topic = name,
+            "the limit {BATCH_LIMIT} of a topic cannot be read; records above it are refused"
+        );
+        usize::MAX
+    })
+}

@@ -1,0 +1,184 @@
+//! Topics: missing, made again, with more partitions, with limits, with records that retention removed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronolith_replicated_log::{Bounds, LogError, PartitionId, ReadLimits, ReplicatedLog, Ticket};
+use krafka::Kafka;
+use krafka::admin::{
+    AdminClient, CreatePartitionsOptions, CreateTopicsOptions, DeleteRecordsOptions, DeleteTopicsOptions,
+    NewTopic, TopicPartition,
+};
+
+use super::broker::Broker;
+use super::{open, runtime, settings};
+use crate::conformance::{PARTITION_COUNT, append_all, read_range};
+
+const P0: PartitionId = PartitionId(0);
+const LIMITS: ReadLimits = ReadLimits { bytes_max: 1 << 20, wait: Duration::from_millis(300) };
+/// Looks for a change that brokers make one after the other.
+const LOOKS_MAX: u32 = 200;
+
+fn admin(broker: &Broker) -> AdminClient {
+    let connecting = Kafka::builder(broker.listener("plain")).connect();
+    runtime().block_on(connecting).expect("connects").admin()
+}
+
+fn create(admin: &AdminClient, name: &str, partition_count: i32, configs: &[(&str, &str)]) {
+    let mut topic = NewTopic::new(name, partition_count, 1).expect("a topic");
+    for (key, value) in configs {
+        topic = topic.with_config(*key, *value);
+    }
+    let created = runtime().block_on(admin.create_topics([topic], CreateTopicsOptions::default()));
+    created.expect("answers").remove(name).expect("this topic").expect("is created");
+}
+
+fn delete(admin: &AdminClient, name: &str) {
+    let deleted = runtime().block_on(admin.delete_topics([name], DeleteTopicsOptions::default()));
+    deleted.expect("answers").remove(name).expect("this topic").expect("is deleted");
+}
+
+/// Repeats `look` until it returns something.
+#[track_caller]
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..LOOKS_MAX {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{what} does not happen");
+}
+
+fn values(count: usize) -> Vec<Bytes> {
+    (0..count).map(|number| Bytes::from(format!("{number}"))).collect()
+}
+
+#[test]
+fn a_missing_topic_is_named_with_the_command() {
+    let Some(broker) = Broker::shared() else { return };
+    let mut settings = settings(broker.listener("plain"), "missing");
+    settings.new_topic = None;
+    let error = open(&settings).map(drop).expect_err("there is no topic");
+    assert!(matches!(error, LogError::TopicMissing { .. }), "{error:?}");
+    let command =
+        format!("kafka-topics.sh --bootstrap-server {} --create --topic missing", broker.listener("plain"));
+    assert!(error.to_string().contains(&command), "{error}");
+}
+
+#[test]
+fn a_topic_is_created_once_with_its_settings() {
+    let Some(broker) = Broker::shared() else { return };
+    let settings = settings(broker.listener("plain"), "created");
+    // Two processes that begin at the same time.
+    let identities = std::thread::scope(|scope| {
+        let opened = [(); 2].map(|()| scope.spawn(|| open(&settings).expect("opens").identity()));
+        opened.map(|thread| thread.join().expect("no panic"))
+    });
+    assert_eq!(identities[0], identities[1]);
+    let log = open(&settings).expect("opens");
+    assert_eq!((log.identity(), log.partition_count()), (identities[0], Ok(PARTITION_COUNT)));
+    let at = append_all(&log, P0, &values(1))[0].offset;
+    let stored = read_range(&log, P0, at, at + 1);
+    // By the broker's clock, which is this machine's.
+    let now_ms = chronolith_base::Env::real().clock.now_ms();
+    assert!((now_ms - 60_000..now_ms + 60_000).contains(&stored[0].timestamp_ms), "{stored:?}");
+}
+
+/// Offsets of a topic that was made again mean other records: nothing may be read or acknowledged as before.
+#[test]
+fn a_topic_that_was_made_again_is_refused() {
+    let Some(broker) = Broker::shared() else { return };
+    let admin = admin(&broker);
+    let mut settings = settings(broker.listener("plain"), "again");
+    settings.ack_timeout = Duration::from_secs(4);
+    let log = open(&settings).expect("opens");
+    append_all(&log, P0, &values(5));
+    delete(&admin, "again");
+    let gone = wait_for("the end of the topic", || log.bounds(P0).err());
+    assert!(matches!(gone, LogError::TopicMissing { .. } | LogError::Unavailable { .. }), "{gone:?}");
+    let read = wait_for("the failure of a read", || log.read(P0, 5, LIMITS).err());
+    assert!(matches!(read, LogError::TopicMissing { .. } | LogError::Unavailable { .. }), "{read:?}");
+    wait_for("the topic of the same name", || {
+        let topic = NewTopic::new("again", PARTITION_COUNT as i32, 1).expect("a topic");
+        let created = runtime().block_on(admin.create_topics([topic], CreateTopicsOptions::default()));
+        created.ok()?.remove("again")?.ok()
+    });
+    let append = || log.append(P0, Bytes::from_static(b"x")).and_then(Ticket::wait);
+    let appended = wait_for("the refusal of an append", || {
+        append().err().filter(|e| !matches!(e, LogError::Unavailable { .. }))
+    });
+    let is_replaced = |error: &LogError| matches!(error, LogError::TopicReplaced { .. });
+    assert!(is_replaced(&appended) || appended.is_retriable(), "{appended:?}");
+    let replaced = wait_for("the refusal", || append().err().filter(is_replaced));
+    assert!(replaced.to_string().contains(&log.identity().to_string()), "{replaced}");
+    assert!(log.read(P0, 0, LIMITS).is_err_and(|error| is_replaced(&error)));
+    assert!(log.bounds(P0).is_err_and(|error| is_replaced(&error)));
+    assert!(log.partition_count().is_err_and(|error| is_replaced(&error)));
+    assert_ne!(open(&settings).expect("opens").identity(), log.identity());
+}
+
+#[test]
+fn records_that_retention_removed_are_out_of_range() {
+    let Some(broker) = Broker::shared() else { return };
+    let admin = admin(&broker);
+    let log = open(&settings(broker.listener("plain"), "retention")).expect("opens");
+    append_all(&log, P0, &values(10));
+    let partition = TopicPartition::new("retention", 0);
+    let removed = runtime().block_on(admin.delete_records([(partition, 7)], DeleteRecordsOptions::default()));
+    assert!(removed.expect("answers").values().all(Result::is_ok));
+    let bounds = Bounds { start: 7, end: 10 };
+    assert_eq!(log.bounds(P0), Ok(bounds));
+    let error = log.read(P0, 3, LIMITS).expect_err("is gone");
+    assert_eq!(error, LogError::OffsetOutOfRange { partition: P0, offset: 3, bounds });
+    assert_eq!(read_range(&log, P0, 7, 10).len(), 3);
+}
+
+#[test]
+fn partitions_that_were_added_are_found() {
+    let Some(broker) = Broker::shared() else { return };
+    let admin = admin(&broker);
+    create(&admin, "grows", 1, &[]);
+    let mut settings = settings(broker.listener("plain"), "grows");
+    settings.new_topic = None;
+    let log = open(&settings).expect("opens");
+    assert_eq!(log.partition_count(), Ok(1));
+    let grown =
+        runtime().block_on(admin.create_partitions([("grows", 3)], CreatePartitionsOptions::default()));
+    assert!(grown.expect("answers").values().all(Result::is_ok));
+    // Metadata is at most ten seconds old.
+    wait_for("the growth", || {
+        std::thread::sleep(Duration::from_millis(50));
+        (log.partition_count() == Ok(3)).then_some(())
+    });
+    assert_eq!(append_all(&log, PartitionId(2), &values(1))[0].offset, 0);
+}
+
+#[test]
+fn records_beyond_the_topics_limit_are_refused_with_both_sizes() {
+    let Some(broker) = Broker::shared() else { return };
+    create(&admin(&broker), "small", 1, &[("max.message.bytes", "5000")]);
+    let mut settings = settings(broker.listener("plain"), "small");
+    settings.new_topic = None;
+    let log = open(&settings).expect("opens");
+    let append = |len| log.append(P0, Bytes::from(vec![7; len])).and_then(Ticket::wait);
+    let error = append(4801).expect_err("too large");
+    assert_eq!(error, LogError::TooLarge { record_bytes: 4801, record_bytes_max: 4800 });
+    assert!(append(4800).is_ok());
+    // A limit that was lowered since: the broker's answer.
+    let change = krafka::admin::ConfigOp::set("max.message.bytes", "1000");
+    let resource = krafka::admin::ConfigResource::topic("small");
+    let options = krafka::admin::IncrementalAlterConfigsOptions::default();
+    let changed =
+        runtime().block_on(admin(&broker).incremental_alter_configs([(resource, vec![change])], options));
+    assert!(changed.expect("answers").values().all(Result::is_ok));
+    // Bytes that no codec makes smaller.
+    let noise = || {
+        let mut bytes = vec![0; 3000];
+        chronolith_base::Rng::from_seed(1).fill(&mut bytes);
+        Bytes::from(bytes)
+    };
+    let error = wait_for("the lower limit", || log.append(P0, noise()).and_then(Ticket::wait).err());
+    assert!(matches!(error, LogError::TooLarge { record_bytes: 3000, .. }), "{error:?}");
+    assert!(append(100).is_ok(), "the producer goes on");
+}
