@@ -61,7 +61,7 @@ enum Tier {
     Release,
 }
 
-const STEPS: [Step; 28] = [
+const STEPS: [Step; 29] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
