@@ -273,7 +273,7 @@ def start(args, directory):
     directories = [os.path.join(directory, name) for name in ("rules-ours", "rules-prometheus")]
     for one in directories:
         os.makedirs(one)
-    servers = [harness.chronolith(args.chronolith, directory, wire.free_port(29500), "--rules.files", directories[0] + "/*.yml").start()]
+    servers = [harness.chronolith(args.chronolith, directory, wire.free_port(29500), "--rules.files", directories[0] + "/*.yml", *args.flags.split()).start()]
     if args.prometheus:
         config = os.path.join(directory, "prometheus.yml")
         with open(config, "w") as file:
@@ -426,6 +426,7 @@ def main():
     parser.add_argument("--interval", type=int, default=60)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--dashboards", type=int, default=0)
+    parser.add_argument("--flags", default="", help="flags of our server, as --flags='--rules.repair-window 0'")
     parser.add_argument("--report", help="file for the report, as in bench/results")
     parser.add_argument("--keep", help="directory that stays")
     args = parser.parse_args()
