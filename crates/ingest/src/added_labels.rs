@@ -5,10 +5,9 @@
 //! found by its bytes alone.
 //! Not here: whose labels they are (`service::access`).
 
-use chronolith_model::batch::LabelParser;
 use chronolith_model::{BatchSeries, LabelSource, LabelsBuilder, Reject, SeriesKey, WriteBatch};
 
-use crate::{carbon, line_protocol, remote_write};
+use crate::protocols::sent_keys;
 
 /// Set in the number of a protocol whose keys have added labels.
 const ADDED: u8 = 0x80;
@@ -85,9 +84,21 @@ impl AddedLabels {
             series.raw = start..raw.len() as u32;
             debug_assert!(series.raw.start < series.raw.end, "a key with labels has bytes");
         }
-        batch.source = LabelSource { protocol: before.protocol | ADDED, parse: parse_labels, ..before };
+        batch.source = with_added(before);
         Ok(before)
     }
+}
+
+/// Returns the source of keys with added labels.
+fn with_added(sent: LabelSource) -> LabelSource {
+    LabelSource { protocol: sent.protocol | ADDED, parse: parse_labels, ..sent }
+}
+
+/// Returns the source of keys with or without added labels, by its number in [`LabelSource::protocol`].
+#[must_use]
+pub fn source_of(protocol: u8) -> Option<LabelSource> {
+    let sent = sent_keys(protocol & !ADDED)?;
+    Some(if protocol & ADDED == 0 { sent } else { with_added(sent) })
 }
 
 /// Length of the pairs and number of the protocol.
@@ -96,7 +107,8 @@ const TAIL_BYTES: usize = 4 + 1;
 /// Parses a key with added labels.
 fn parse_labels(key: SeriesKey<'_>, out: &mut LabelsBuilder) -> Result<(), Reject> {
     let (sent, pairs, protocol) = split(key.raw).ok_or(Reject::BadReference)?;
-    parser_of(protocol).ok_or(Reject::BadReference)?(SeriesKey { raw: sent, ..key }, out)?;
+    let source = sent_keys(protocol).ok_or(Reject::BadReference)?;
+    (source.parse)(SeriesKey { raw: sent, ..key }, out)?;
     let mut texts = pairs.split(|byte| *byte == 0).map(std::str::from_utf8);
     while let (Some(Ok(name)), Some(Ok(value))) = (texts.next(), texts.next()) {
         out.set(name, value);
@@ -111,19 +123,6 @@ fn split(raw: &[u8]) -> Option<(&[u8], &[u8], u8)> {
     let at = rest.len().checked_sub(u32::from_le_bytes(*len) as usize)?;
     let (sent, pairs) = rest.split_at(at);
     Some((sent, pairs, protocol))
-}
-
-fn parser_of(protocol: u8) -> Option<LabelParser> {
-    [
-        remote_write::new_batch().source,
-        remote_write::MEASUREMENTS,
-        line_protocol::new_batch().source,
-        carbon::new_batch().source,
-        WriteBatch::from_labels().source,
-    ]
-    .into_iter()
-    .find(|source| source.protocol == protocol)
-    .map(|source| source.parse)
 }
 
 #[cfg(test)]
@@ -196,6 +195,21 @@ mod tests {
         let refused = AddedLabels::new([("x", value.as_str())]).add_to(&mut batch).err().expect("too large");
         assert!(refused.bytes > refused.bytes_max, "{refused}");
         assert_eq!(batch.source.protocol, 0, "nothing is changed");
+    }
+
+    #[test]
+    fn a_number_leads_to_the_source_of_a_batch() {
+        let mut batch = plain(&[&[("__name__", "a")]]);
+        AddedLabels::new([("team", "ops")]).add_to(&mut batch).expect("small");
+        assert_eq!(batch.source.protocol, 0x80);
+        let pairs = labels_of(&batch, 0);
+        batch.source = source_of(batch.source.protocol).expect("a source");
+        assert_eq!((batch.source.protocol, batch.source.is_typed), (0x80, true));
+        assert_eq!(labels_of(&batch, 0), pairs);
+        let number = |protocol| source_of(protocol).map(|source| (source.protocol, source.is_typed));
+        assert_eq!(number(1), Some((1, false)));
+        assert_eq!(number(0x84), Some((0x84, false)));
+        assert_eq!((number(5), number(0x85), number(0xff)), (None, None, None));
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod carbon;
 pub mod line_protocol;
 pub mod metric_family;
 mod number;
+pub mod protocols;
 pub mod remote_read;
 pub mod remote_write;
 mod structural;
