@@ -18,6 +18,7 @@ pub mod kind;
 pub mod labels;
 pub mod matcher;
 pub mod metadata;
+pub mod partition;
 pub mod query;
 pub mod quote;
 pub mod regex;
