@@ -1,5 +1,5 @@
-//! Objects of a bucket: the sidecar of each block, the catalogue of a tenant, files of Mimir and Thanos; and
-//! segments of the directory that caches them.
+//! Objects of a bucket: the sidecar of each block, the catalogue of a tenant, the partition map of a cluster,
+//! files of Mimir and Thanos; and segments of the directory that caches them.
 //!
 //! Not here: requests (`bucket`), files of blocks (`block`).
 
@@ -9,6 +9,7 @@ pub mod databases;
 pub mod mimir;
 mod numbered;
 mod packed;
+pub mod partitions;
 pub mod sidecar;
 mod texts;
 

@@ -1,0 +1,171 @@
+//! Partition map of a cluster in a bucket: numbered snapshots of which partitions of the log accept writes,
+//! and since when.
+//!
+//! Invariants: checksums are verified before anything is returned; a decoded map has ascending times and
+//! partitions.
+//! Not here: what a map means (`model::partition`), changes of it. Layout: `docs/bucket/partitions.md`.
+
+use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::crc::crc32c;
+use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::partition::{PartitionEpoch, PartitionMap};
+
+use super::numbered::{NumberedSnapshot, SnapshotKey, Stamp};
+use super::packed::{Unpacker, put_packed};
+use super::texts::check_end;
+
+/// First four bytes of a snapshot.
+const MAGIC: [u8; 4] = *b"CLPM";
+/// Version that is written, and the only one that is read.
+const VERSION: u16 = 1;
+/// Bytes of the unpacked content: a thousand changes of ten thousand partitions.
+const RAW_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the header before its checksum.
+const HEADER_BYTES: usize = 44;
+const WHAT: &str = "partition map";
+
+/// The partition map at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PartitionsSnapshot {
+    /// Number, writer and time.
+    pub stamp: Stamp,
+    /// The map.
+    pub map: PartitionMap,
+}
+
+/// The map is longer than readers accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("partition map of {0} bytes before compression, at most {RAW_BYTES_MAX}")]
+pub struct MapTooLong(usize);
+
+#[cold]
+fn invalid(expected: &'static str, offset: usize, found: u64) -> DecodeError {
+    DecodeError::Invalid { what: WHAT, offset, expected, found }
+}
+
+impl NumberedSnapshot for PartitionsSnapshot {
+    const FOLDER: &'static str = "partitions/";
+    const WHAT: &'static str = "partition map";
+    type EncodeError = MapTooLong;
+
+    fn empty() -> PartitionsSnapshot {
+        PartitionsSnapshot::default()
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    fn set_stamp(&mut self, stamp: Stamp) {
+        self.stamp = stamp;
+    }
+
+    fn encode_object(&self, folder: &str, out: &mut Vec<u8>) -> Result<(), MapTooLong> {
+        let mut raw = Vec::new();
+        put_epochs(self.map.epochs(), &mut raw);
+        if raw.len() > RAW_BYTES_MAX {
+            return Err(MapTooLong(raw.len()));
+        }
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&self.stamp.number.to_le_bytes());
+        out.extend_from_slice(&self.stamp.writer);
+        out.extend_from_slice(&self.stamp.created_ms.to_le_bytes());
+        let key = SnapshotKey { folder, number: self.stamp.number };
+        out.extend_from_slice(&key.folder_crc().to_le_bytes());
+        let sum = crc32c(out.get(start..).unwrap_or_default());
+        out.extend_from_slice(&sum.to_le_bytes());
+        put_packed(&raw, out);
+        Ok(())
+    }
+
+    fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<PartitionsSnapshot, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        let stamp = read_header(&mut reader, bytes, key)?;
+        let left = reader.remaining();
+        let mut raw = Vec::new();
+        Unpacker::default().unpack(WHAT, reader.bytes(WHAT, left)?, RAW_BYTES_MAX, &mut raw)?;
+        let mut reader = ByteReader::new(&raw);
+        let epochs = read_epochs(&mut reader)?;
+        check_end(WHAT, &reader)?;
+        let count = epochs.len() as u64;
+        let map = PartitionMap::from_epochs(epochs);
+        let expected = "ascending times and partitions within the limits";
+        let map = map.map_err(|_| invalid(expected, 0, count))?;
+        Ok(PartitionsSnapshot { stamp, map })
+    }
+}
+
+fn read_header(
+    reader: &mut ByteReader<'_>,
+    bytes: &[u8],
+    key: SnapshotKey<'_>,
+) -> Result<Stamp, DecodeError> {
+    let magic = reader.be_u32(WHAT)?;
+    if magic != u32::from_be_bytes(MAGIC) {
+        return Err(invalid("CLPM", 0, u64::from(magic)));
+    }
+    let version = reader.le_u16(WHAT)?;
+    reader.bytes(WHAT, 2)?;
+    let number = reader.le_u64(WHAT)?;
+    let mut writer = [0; 16];
+    writer.copy_from_slice(reader.bytes(WHAT, 16)?);
+    let created_ms = reader.le_u64(WHAT)?.cast_signed();
+    if version != VERSION {
+        return Err(invalid("version 1", 4, u64::from(version)));
+    }
+    let folder_crc = reader.le_u32(WHAT)?;
+    let found = reader.le_u32(WHAT)?;
+    let expected = crc32c(bytes.get(..HEADER_BYTES).unwrap_or_default());
+    if found != expected {
+        return Err(DecodeError::Checksum { what: WHAT, offset: HEADER_BYTES, expected, found });
+    }
+    if number != key.number {
+        return Err(invalid("the number of its name", 8, number));
+    }
+    if folder_crc != key.folder_crc() {
+        return Err(invalid("the checksum of its folder", 40, u64::from(folder_crc)));
+    }
+    Ok(Stamp { number, writer, created_ms })
+}
+
+fn put_epochs(epochs: &[PartitionEpoch], out: &mut Vec<u8>) {
+    put_uvarint(out, epochs.len() as u64);
+    let mut last_ms = 0;
+    for PartitionEpoch { since_ms, accepting } in epochs {
+        put_varint(out, since_ms.wrapping_sub(last_ms));
+        last_ms = *since_ms;
+        put_uvarint(out, accepting.len() as u64);
+        let mut last = 0;
+        for &number in accepting {
+            put_uvarint(out, u64::from(number - last));
+            last = number;
+        }
+    }
+}
+
+fn read_epochs(reader: &mut ByteReader<'_>) -> Result<Vec<PartitionEpoch>, DecodeError> {
+    let count = reader.length(WHAT)?;
+    let mut epochs = Vec::new();
+    let mut since_ms = 0i64;
+    for _ in 0..count {
+        since_ms = since_ms.wrapping_add(reader.varint(WHAT)?);
+        let partition_count = reader.length(WHAT)?;
+        let mut accepting = Vec::new();
+        let mut number = 0u32;
+        for _ in 0..partition_count {
+            let offset = reader.offset();
+            let difference = reader.uvarint(WHAT)?;
+            let next = u32::try_from(difference).ok().and_then(|difference| number.checked_add(difference));
+            number = next.ok_or_else(|| invalid("32 bits", offset, difference))?;
+            accepting.push(number);
+        }
+        epochs.push(PartitionEpoch { since_ms, accepting });
+    }
+    Ok(epochs)
+}
+
+#[cfg(test)]
+mod tests;
