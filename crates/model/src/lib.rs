@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod change;
 mod columns;
+pub mod cut;
 pub mod databases;
 pub mod decimal;
 pub mod deletion;
