@@ -86,6 +86,7 @@ fn measure(source_count: u64, size: Size) {
         blocks: (0..size.block_count).map(|n| block(n, source_count)).collect(),
         duplicates: DuplicatePolicy::default(),
         deletion_marks: Vec::new(),
+        cuts: Vec::new(),
     };
     let mut bytes = Vec::new();
     let mut encode_ns = u64::MAX;

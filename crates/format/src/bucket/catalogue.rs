@@ -1,15 +1,16 @@
 //! Catalogue of a bucket: numbered snapshots of the blocks of one tenant. Each is an object that is created
 //! once, on top of the snapshot that its writer read.
 //!
-//! Invariants: equal content gives equal bytes; blocks and marks are sorted by ULID, each is there once; the
-//! checksum is verified before anything is returned, and the number in the content equals the number in the
-//! name.
+//! Invariants: equal content gives equal bytes; blocks and marks are sorted by ULID, cuts by partition, each
+//! is there once; a snapshot without cuts has the bytes of the version without them; the checksum is verified
+//! before anything is returned, and the number in the content equals the number in the name.
 //! Not here: creating snapshots, deciding which blocks live (`bucket`). Layout: `docs/bucket/catalogue.md`.
 
 mod decode;
 mod encode;
 
 use chronolith_base::DecodeError;
+use chronolith_model::cut::{LogPartition, may_publish};
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
@@ -22,8 +23,10 @@ pub const MAGIC: [u8; 4] = *b"CLCS";
 pub const VERSION_FIRST: u16 = 1;
 /// Version whose objects are bound to no folder.
 pub const VERSION_WITHOUT_FOLDER: u16 = 2;
-/// Version that is written, and the newest one that is read.
-pub const VERSION: u16 = 4;
+/// Version without cuts, which is written if there are none.
+pub const VERSION_WITHOUT_CUTS: u16 = 4;
+/// Newest version that is read; it is written for snapshots with cuts.
+pub const VERSION: u16 = 5;
 /// Bytes before the packed records.
 pub const HEADER_BYTES: usize = 52;
 /// Bytes of the unpacked records, and of the random parts of all ULIDs: some 500,000 blocks.
@@ -46,6 +49,18 @@ pub struct Snapshot {
     pub blocks: Vec<BucketBlock>,
     /// Blocks that wait for their removal. They may also be among `blocks`.
     pub deletion_marks: Vec<DeletionMark>,
+    /// Per partition of the replicated log, the newest cut whose blocks are or were in a snapshot. Whatever
+    /// changes blocks keeps them: an owner publishes the blocks of later cuts alone.
+    pub cuts: Vec<LogCut>,
+}
+
+/// Newest published cut of a partition of the replicated log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogCut {
+    /// The partition.
+    pub partition: LogPartition,
+    /// Offset of the record.
+    pub offset: u64,
 }
 
 /// A block whose files are to be removed after a delay.
@@ -230,12 +245,33 @@ pub enum EncodeError {
     /// A block, or a deletion mark, is there twice.
     #[error("block {0} is listed twice")]
     Repeated(Ulid),
+    /// A partition has two cuts.
+    #[error("partition {0} of the log has two cuts")]
+    RepeatedCut(u32),
     /// The content is longer than readers accept.
     #[error("catalogue of {0} bytes before compression, at most {SNAPSHOT_RAW_BYTES_MAX}")]
     TooLong(usize),
 }
 
 impl Snapshot {
+    /// Offset of the newest published cut of a partition, if there is one.
+    #[must_use]
+    pub fn cut_of(&self, partition: LogPartition) -> Option<u64> {
+        self.cuts.iter().find(|cut| cut.partition == partition).map(|cut| cut.offset)
+    }
+
+    /// Sets the newest published cut of a partition.
+    ///
+    /// # Panics
+    /// If the snapshot has this cut or a later one: its blocks are live already
+    /// ([`chronolith_model::cut::may_publish`]).
+    pub fn set_cut(&mut self, partition: LogPartition, offset: u64) {
+        assert!(may_publish(self.cut_of(partition), offset), "blocks of a cut are published once");
+        self.cuts.retain(|cut| cut.partition != partition);
+        self.cuts.push(LogCut { partition, offset });
+        self.cuts.sort_unstable_by_key(|cut| cut.partition);
+    }
+
     /// Name of snapshot `number`, within the folder of the tenant.
     #[must_use]
     pub fn object_name(number: u64) -> String {
@@ -262,6 +298,7 @@ impl NumberedSnapshot for Snapshot {
             duplicates: DuplicatePolicy::default(),
             blocks: Vec::new(),
             deletion_marks: Vec::new(),
+            cuts: Vec::new(),
         }
     }
 

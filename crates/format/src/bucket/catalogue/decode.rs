@@ -2,6 +2,7 @@
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::cut::LogPartition;
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
@@ -13,9 +14,9 @@ use super::encode::{
     FLAG_SPLIT_SET, FLAG_THANOS, FLAG_TOMBSTONES,
 };
 use super::{
-    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, EtagSums, MAGIC, RollupObject,
-    SNAPSHOT_RAW_BYTES_MAX, SidecarObject, Snapshot, TombstonesObject, VERSION, VERSION_FIRST,
-    VERSION_WITHOUT_FOLDER,
+    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, EtagSums, LogCut, MAGIC,
+    RollupObject, SNAPSHOT_RAW_BYTES_MAX, SidecarObject, Snapshot, TombstonesObject, VERSION, VERSION_FIRST,
+    VERSION_WITHOUT_CUTS, VERSION_WITHOUT_FOLDER,
 };
 use crate::block::meta::Ulid;
 
@@ -39,7 +40,7 @@ impl Snapshot {
     /// for their header, else one of the unpacked content.
     pub fn decode(bytes: &[u8], key: SnapshotKey<'_>) -> Result<Snapshot, DecodeError> {
         let mut header = ByteReader::new(bytes);
-        let Header { mut snapshot, record_bytes, folder_crc } = read_header(&mut header, bytes)?;
+        let Header { mut snapshot, record_bytes, folder_crc, has_cuts } = read_header(&mut header, bytes)?;
         if snapshot.number != key.number {
             return Err(invalid("the number of its name", 8, snapshot.number));
         }
@@ -73,6 +74,9 @@ impl Snapshot {
             }
             snapshot.deletion_marks.push(DeletionMark { ulid, marked_ms });
         }
+        if has_cuts {
+            snapshot.cuts = read_cuts(&mut reader.bytes)?;
+        }
         check_end(WHAT, &reader.bytes)?;
         Ok(snapshot)
     }
@@ -86,6 +90,26 @@ struct Header {
     record_bytes: usize,
     /// Checksum of the folder; `None` before version 3.
     folder_crc: Option<u32>,
+    /// Cuts follow the deletion marks.
+    has_cuts: bool,
+}
+
+fn read_cuts(reader: &mut ByteReader<'_>) -> Result<Vec<LogCut>, DecodeError> {
+    let count = reader.length(WHAT)?;
+    let mut cuts: Vec<LogCut> = Vec::new();
+    for _ in 0..count {
+        let offset = reader.offset();
+        let mut topic = [0; 16];
+        topic.copy_from_slice(reader.bytes(WHAT, 16)?);
+        let number = reader.uvarint(WHAT)?;
+        let number = u32::try_from(number).map_err(|_| invalid("32 bits", offset, number))?;
+        let partition = LogPartition { topic, number };
+        if cuts.last().is_some_and(|last| last.partition >= partition) {
+            return Err(invalid("ascending partitions", offset, u64::from(number)));
+        }
+        cuts.push(LogCut { partition, offset: reader.uvarint(WHAT)? });
+    }
+    Ok(cuts)
 }
 
 fn read_header(reader: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, DecodeError> {
@@ -102,7 +126,7 @@ fn read_header(reader: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, Deco
     let created_ms = reader.le_u64(WHAT)?.cast_signed();
     let record_bytes = reader.le_u32(WHAT)? as usize;
     if !(VERSION_FIRST..=VERSION).contains(&version) {
-        return Err(invalid("version 1 to 4", 4, u64::from(version)));
+        return Err(invalid("version 1 to 5", 4, u64::from(version)));
     }
     let folder_crc = if version > VERSION_WITHOUT_FOLDER { Some(reader.le_u32(WHAT)?) } else { None };
     let offset = reader.offset();
@@ -113,7 +137,7 @@ fn read_header(reader: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, Deco
     }
     let duplicates = if is_last_wins { DuplicatePolicy::LastWins } else { DuplicatePolicy::KeepFirst };
     let snapshot = Snapshot { number, writer, created_ms, duplicates, ..Snapshot::empty() };
-    Ok(Header { snapshot, record_bytes, folder_crc })
+    Ok(Header { snapshot, record_bytes, folder_crc, has_cuts: version > VERSION_WITHOUT_CUTS })
 }
 
 /// Reader of records, whose ULIDs are positions in a table.

@@ -7,8 +7,8 @@ use chronolith_model::{DuplicatePolicy, TimeUnit};
 use super::super::numbered::SnapshotKey;
 use super::super::packed::{put_packed, put_plain};
 use super::{
-    BlockFolder, BucketBlock, DeletionMark, EncodeError, EtagSums, MAGIC, RollupObject,
-    SNAPSHOT_RAW_BYTES_MAX, Snapshot, VERSION,
+    BlockFolder, BucketBlock, DeletionMark, EncodeError, EtagSums, LogCut, MAGIC, RollupObject,
+    SNAPSHOT_RAW_BYTES_MAX, Snapshot, VERSION, VERSION_WITHOUT_CUTS,
 };
 use crate::block::meta::Ulid;
 
@@ -75,7 +75,7 @@ impl UlidTable {
 }
 
 impl Snapshot {
-    /// Appends the object, for the folder with this key. The order of blocks and marks does not matter.
+    /// Appends the object, for the folder with this key. The order of blocks, marks and cuts does not matter.
     ///
     /// # Errors
     /// [`EncodeError`], and nothing is appended.
@@ -104,6 +104,9 @@ impl Snapshot {
             put_uvarint(&mut raw, ulids.idx(mark.ulid));
             put_varint(&mut raw, mark.marked_ms);
         }
+        if !self.cuts.is_empty() {
+            put_cuts(&self.cuts, &mut raw)?;
+        }
         let random_parts = ulids.random_parts();
         let raw_bytes = raw.len().max(random_parts.len());
         if raw_bytes > SNAPSHOT_RAW_BYTES_MAX {
@@ -120,7 +123,8 @@ impl Snapshot {
     fn put_header(&self, folder: &str, record_bytes: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.cuts.is_empty() { VERSION_WITHOUT_CUTS } else { VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
         let flags = if self.duplicates == DuplicatePolicy::LastWins { FLAG_LAST_WINS } else { 0 };
         out.extend_from_slice(&[flags, 0]);
         out.extend_from_slice(&self.number.to_le_bytes());
@@ -132,6 +136,21 @@ impl Snapshot {
         let sum = crc32c(out.get(start..).unwrap_or_default());
         out.extend_from_slice(&sum.to_le_bytes());
     }
+}
+
+fn put_cuts(cuts: &[LogCut], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let mut cuts: Vec<&LogCut> = cuts.iter().collect();
+    cuts.sort_unstable_by_key(|cut| cut.partition);
+    if let Some(pair) = cuts.windows(2).find(|pair| pair[0].partition == pair[1].partition) {
+        return Err(EncodeError::RepeatedCut(pair[0].partition.number));
+    }
+    put_uvarint(out, cuts.len() as u64);
+    for LogCut { partition, offset } in cuts {
+        out.extend_from_slice(&partition.topic);
+        put_uvarint(out, u64::from(partition.number));
+        put_uvarint(out, *offset);
+    }
+    Ok(())
 }
 
 fn put_block(block: &BucketBlock, ulids: &UlidTable, out: &mut Vec<u8>) {

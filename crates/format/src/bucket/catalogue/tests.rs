@@ -59,6 +59,7 @@ fn snapshot(block_count: u64) -> Snapshot {
         duplicates: DuplicatePolicy::KeepFirst,
         blocks: (0..block_count).map(block).collect(),
         deletion_marks: (0..block_count / 3).map(mark).collect(),
+        cuts: Vec::new(),
     }
 }
 
@@ -118,6 +119,55 @@ fn etags_round_trip() {
     assert_eq!(decoded.blocks[2].etags.segments, [0, 0]);
 }
 
+fn partition(topic: u8, number: u32) -> LogPartition {
+    LogPartition { topic: [topic; 16], number }
+}
+
+/// Cuts of three partitions, two of them of a topic that was made again.
+fn with_cuts() -> Snapshot {
+    let mut with_cuts = with_etags();
+    with_cuts.set_cut(partition(9, 0), u64::MAX);
+    with_cuts.set_cut(partition(1, u32::MAX), 0);
+    with_cuts.set_cut(partition(1, 7), 1_234_567);
+    with_cuts
+}
+
+#[test]
+fn cuts_round_trip_in_any_order() {
+    let snapshot = with_cuts();
+    assert_eq!(Snapshot::decode(&encoded(&snapshot), KEY).as_ref(), Ok(&snapshot));
+    let mut other = snapshot.clone();
+    other.cuts.reverse();
+    assert_eq!(encoded(&other), encoded(&snapshot));
+    let offsets = [partition(1, 7), partition(9, 0), partition(9, 7)].map(|one| snapshot.cut_of(one));
+    assert_eq!(offsets, [Some(1_234_567), Some(u64::MAX), None]);
+}
+
+/// A server that uploads without a log writes what servers without cuts read.
+#[test]
+fn a_snapshot_without_cuts_has_the_bytes_of_the_version_before() {
+    let mut snapshot = with_cuts();
+    snapshot.cuts.clear();
+    assert_eq!(encoded(&snapshot), GOLDEN_4);
+}
+
+#[test]
+fn a_partition_has_one_cut_and_it_grows() {
+    let mut snapshot = with_cuts();
+    snapshot.set_cut(partition(1, 7), 1_234_568);
+    assert_eq!((snapshot.cut_of(partition(1, 7)), snapshot.cuts.len()), (Some(1_234_568), 3));
+    snapshot.cuts.push(snapshot.cuts[0]);
+    let mut out = Vec::new();
+    assert_eq!(snapshot.encode(FOLDER_KEY, &mut out), Err(EncodeError::RepeatedCut(7)));
+    assert!(out.is_empty());
+}
+
+#[test]
+#[should_panic(expected = "blocks of a cut are published once")]
+fn a_cut_that_is_published_is_not_set_again() {
+    with_cuts().set_cut(partition(1, 7), 1_234_567);
+}
+
 #[test]
 fn an_etag_has_one_sum_in_all_forms() {
     let sum = etag_sum("\"9b2cf535f27731c974343645a3985328\"");
@@ -161,7 +211,7 @@ fn ten_thousand_blocks_take_little_room() {
 
 #[test]
 fn no_cut_and_no_flipped_bit_goes_unnoticed() {
-    let bytes = encoded(&with_etags());
+    let bytes = encoded(&with_cuts());
     for at in 0..bytes.len() {
         assert!(Snapshot::decode(&bytes[..at], KEY).is_err(), "cut at {at}");
         let mut damaged = bytes.clone();
@@ -225,7 +275,7 @@ proptest::proptest! {
         byte in any::<u8>(),
         junk in prop::collection::vec(any::<u8>(), 0..100),
     ) {
-        let bytes = encoded(&snapshot(4));
+        let bytes = encoded(&Snapshot { cuts: with_cuts().cuts, ..snapshot(4) });
         let record_bytes = u32::from_le_bytes(bytes[40..44].try_into().unwrap()) as usize;
         let random_parts = &bytes[HEADER_BYTES + record_bytes..];
         let mut raw = Vec::new();
@@ -254,16 +304,20 @@ const GOLDEN_1: &[u8] = include_bytes!("../../../testdata/bucket/version-1.catal
 const GOLDEN_2: &[u8] = include_bytes!("../../../testdata/bucket/version-2.catalogue");
 const GOLDEN_3: &[u8] = include_bytes!("../../../testdata/bucket/version-3.catalogue");
 const GOLDEN_4: &[u8] = include_bytes!("../../../testdata/bucket/version-4.catalogue");
+const GOLDEN_5: &[u8] = include_bytes!("../../../testdata/bucket/version-5.catalogue");
 
 #[test]
 fn golden_files_read_as_ever() {
-    assert_eq!(
-        encoded(&with_etags()),
-        GOLDEN_4,
-        "the bytes that are written have changed: that needs a version"
-    );
+    for (snapshot, golden) in [(with_etags(), GOLDEN_4), (with_cuts(), GOLDEN_5)] {
+        assert_eq!(
+            encoded(&snapshot),
+            golden,
+            "the bytes that are written have changed: that needs a version"
+        );
+    }
     assert_eq!(Snapshot::decode(GOLDEN_1, KEY), Ok(snapshot(9)));
     assert_eq!(Snapshot::decode(GOLDEN_2, KEY), Ok(with_rollups()));
     assert_eq!(Snapshot::decode(GOLDEN_3, KEY), Ok(with_rollups()));
     assert_eq!(Snapshot::decode(GOLDEN_4, KEY), Ok(with_etags()));
+    assert_eq!(Snapshot::decode(GOLDEN_5, KEY), Ok(with_cuts()));
 }
