@@ -14,8 +14,10 @@ pub mod head;
 mod lists;
 pub mod prometheus;
 pub mod read;
+pub mod record;
 pub mod replicated_log;
 pub mod rules;
+mod start_runs;
 mod store_name;
 
 pub use store_name::{StoreNameError, parse_store_name, store_name};

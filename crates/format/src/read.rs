@@ -86,11 +86,7 @@ fn put_wanted(out: &mut Vec<u8>, wanted: &Wanted) {
 }
 
 fn put_request(out: &mut Vec<u8>, request: &SelectRequest) {
-    put_list(out, &request.matchers, |out, matcher| {
-        out.push(place_of(&OPS, matcher.op));
-        put_text(out, &matcher.name);
-        put_text(out, &matcher.value);
-    });
+    put_list(out, &request.matchers, put_matcher);
     put_varint(out, request.range.start);
     put_varint(out, request.range.end);
     out.push(place_of(&NEEDS, request.samples));
@@ -119,6 +115,13 @@ fn put_request(out: &mut Vec<u8>, request: &SelectRequest) {
         put_varint(out, rollup.slot_ms);
     });
     put_uvarint(out, request.limit as u64);
+}
+
+/// Appends a matcher.
+pub(crate) fn put_matcher(out: &mut Vec<u8>, matcher: &Matcher) {
+    out.push(place_of(&OPS, matcher.op));
+    put_text(out, &matcher.name);
+    put_text(out, &matcher.value);
 }
 
 /// Place of a value in the list of all, which is its byte.
@@ -186,6 +189,19 @@ fn matcher_of(bytes: &mut ByteReader<'_>) -> Result<(MatchOp, String, String), D
     Ok((op, name, read_text(bytes, "value of a matcher")?))
 }
 
+/// Reads a list of matchers and compiles their patterns.
+///
+/// # Errors
+/// [`ReadCodecError::Bytes`] or [`ReadCodecError::Regex`].
+pub(crate) fn read_matchers(bytes: &mut ByteReader<'_>) -> Result<Vec<Matcher>, ReadCodecError> {
+    let mut matchers = Vec::new();
+    for (op, name, value) in read_list(bytes, "matchers", matcher_of)? {
+        let matcher = Matcher::new(&name, op, &value);
+        matchers.push(matcher.map_err(|error| ReadCodecError::Regex { name, error })?);
+    }
+    Ok(matchers)
+}
+
 fn projection_of(bytes: &mut ByteReader<'_>) -> Result<Projection, DecodeError> {
     let include = one_of(bytes, "kind of a projection", "0 or 1", &[false, true], 0)?;
     let offset = bytes.offset();
@@ -224,11 +240,7 @@ fn range_of(bytes: &mut ByteReader<'_>) -> Result<TimeRange, DecodeError> {
 }
 
 fn request_of(bytes: &mut ByteReader<'_>) -> Result<SelectRequest, ReadCodecError> {
-    let mut matchers = Vec::new();
-    for (op, name, value) in read_list(bytes, "matchers of a read", matcher_of)? {
-        let matcher = Matcher::new(&name, op, &value);
-        matchers.push(matcher.map_err(|error| ReadCodecError::Regex { name, error })?);
-    }
+    let matchers = read_matchers(bytes)?;
     let range = range_of(bytes)?;
     let samples = one_of(bytes, "samples of a read", "0 or 1", &NEEDS, 0)?;
     let column_type = one_of(bytes, "type of a read", "0 to 5", &COLUMN_TYPES, 0)?;

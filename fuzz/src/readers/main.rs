@@ -1,11 +1,11 @@
-//! Fuzzer of the readers of Graphite's inputs: targets, times, pickles, whisper files, configuration files,
-//! lines, metrics 2.0.
+//! Fuzzer of readers: Graphite's inputs (targets, times, pickles, whisper files, configuration files, lines,
+//! metrics 2.0), and records of the replicated log.
 //!
 //! `cargo run --release -p chronolith-fuzz --bin readers -- --reader
-//! parser|times|pickle|whisper|ini|carbon-line|metrics20 [--seconds N] [--seed S] [--corpus DIR]`. Valid
-//! inputs, built in or from DIR, are changed and spliced, by bytes and by the grammar of the reader; inputs
-//! with a new outcome are changed further. A finding is a panic, a broken property of the reader, more than
-//! 1 s of CPU time or 256 MiB of allocations for one input: it is printed with the seed and saved.
+//! parser|times|pickle|whisper|ini|carbon-line|metrics20|record [--seconds N] [--seed S] [--corpus DIR]`.
+//! Valid inputs, built in or from DIR, are changed and spliced, by bytes and by the grammar of the reader;
+//! inputs with a new outcome are changed further. A finding is a panic, a broken property of the reader, more
+//! than 1 s of CPU time or 256 MiB of allocations for one input: it is printed with the seed and saved.
 //! Invariants: a seed gives the same inputs again; exit code 0 means no finding. Not here: the comparison
 //! with Graphite (`tools/graphite-oracle`).
 
@@ -16,6 +16,7 @@ mod mutate;
 mod pickle;
 mod points;
 mod reader;
+mod record;
 mod session;
 mod target;
 mod times;
@@ -65,6 +66,7 @@ fn reader_of(name: &str) -> Option<Box<dyn Reader>> {
         "ini" => Box::new(ini::IniReader),
         "carbon-line" => Box::new(carbon_line::LineReader),
         "times" => Box::new(times::TimeReader),
+        "record" => Box::new(record::RecordReader::default()),
         "metrics20" => Box::new(metrics20::MetricsReader),
         _ => return None,
     })

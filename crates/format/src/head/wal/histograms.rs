@@ -123,7 +123,7 @@ fn get_spans(reader: &mut ByteReader<'_>) -> Result<Vec<Span>, DecodeError> {
 }
 
 /// Upper bound of the encoded length of `histogram`: ten bytes per varint.
-pub(in super::super) fn encoded_len_max(histogram: &Histogram) -> usize {
+pub(crate) fn encoded_len_max(histogram: &Histogram) -> usize {
     fn of<C>(one: &HistogramOf<C>) -> usize {
         let sides = [&one.positive, &one.negative];
         let numbers: usize = sides.iter().map(|side| 2 * side.spans.len() + side.counts.len()).sum();
@@ -149,7 +149,7 @@ pub fn read_histogram(reader: &mut ByteReader<'_>) -> Result<Histogram, DecodeEr
 }
 
 /// Encodes the histograms of a frame in order; a layout equal to the one before is not repeated.
-pub(super) struct HistogramEncoder<'a> {
+pub(crate) struct HistogramEncoder<'a> {
     out: &'a mut Vec<u8>,
     layout: Option<Layout>,
     omits_bounds: bool,
@@ -157,16 +157,16 @@ pub(super) struct HistogramEncoder<'a> {
 
 impl<'a> HistogramEncoder<'a> {
     /// Starts after the bytes that `out` has.
-    pub(super) fn new(out: &'a mut Vec<u8>) -> HistogramEncoder<'a> {
+    pub(crate) fn new(out: &'a mut Vec<u8>) -> HistogramEncoder<'a> {
         HistogramEncoder { out, layout: None, omits_bounds: false }
     }
 
     /// Returns the buffer, for other columns of the frame.
-    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    pub(super) fn put(&mut self, histogram: &Histogram) {
+    pub(crate) fn put(&mut self, histogram: &Histogram) {
         match histogram {
             Histogram::Int(histogram) => self.put_int(histogram),
             Histogram::Float(histogram) => self.put_float(histogram),
@@ -219,7 +219,7 @@ impl<'a> HistogramEncoder<'a> {
 
 /// Decodes the histograms of a frame in order.
 #[derive(Default)]
-pub(super) struct HistogramDecoder {
+pub(crate) struct HistogramDecoder {
     layout: Option<Layout>,
 }
 
@@ -228,7 +228,7 @@ impl HistogramDecoder {
     ///
     /// # Errors
     /// [`DecodeError`].
-    pub(super) fn next(&mut self, reader: &mut ByteReader<'_>) -> Result<Arc<Histogram>, DecodeError> {
+    pub(crate) fn next(&mut self, reader: &mut ByteReader<'_>) -> Result<Arc<Histogram>, DecodeError> {
         get(reader, &mut self.layout).map(Arc::new)
     }
 }

@@ -16,6 +16,7 @@ use chronolith_model::{DuplicatePolicy, Histogram};
 use super::FRAME_PAYLOAD_BYTES_MAX;
 use super::histograms::{HistogramDecoder, HistogramEncoder, encoded_len_max};
 use super::payload::{expect_end, next_id, put_ids};
+use crate::start_runs;
 
 /// Times follow as differences to the base; otherwise all of them are the base.
 const HAS_TIMES: u8 = 1;
@@ -165,7 +166,7 @@ impl Samples {
         }
         if flags & HAS_STARTS != 0 {
             let starts = self.start_times.get(range.start..).unwrap_or(&[]);
-            put_starts(starts.iter().copied().chain(std::iter::repeat(0)).take(ids.len()), base, out);
+            start_runs::put(starts.iter().copied().chain(std::iter::repeat(0)).take(ids.len()), base, out);
         }
     }
 
@@ -203,7 +204,7 @@ impl Samples {
             self.get_values(&mut reader, count)?;
         }
         if is_set(HAS_STARTS) {
-            self.get_starts(&mut reader, count, base)?;
+            start_runs::read(&mut reader, count, base, &mut self.start_times)?;
         }
         expect_end(&reader, "samples")
     }
@@ -266,29 +267,6 @@ impl Samples {
         let run = usize::try_from(found).ok().filter(|&run| run <= left);
         run.ok_or(DecodeError::Invalid { what, offset, expected, found })
     }
-
-    fn get_starts(
-        &mut self,
-        reader: &mut ByteReader<'_>,
-        count: usize,
-        base: i64,
-    ) -> Result<(), DecodeError> {
-        let mut before = base;
-        while self.start_times.len() < count {
-            let (offset, left) = (reader.offset(), count - self.start_times.len());
-            let found = reader.uvarint("run of start timestamps")?;
-            let run = usize::try_from(found >> 1).ok().filter(|&run| 0 < run && run <= left);
-            let (what, expected) = ("run of start timestamps", "1 to the samples that are left");
-            let run = run.ok_or(DecodeError::Invalid { what, offset, expected, found })?;
-            let mut start_ms = 0;
-            if found & 1 != 0 {
-                before = before.wrapping_add(reader.varint("start timestamp")?);
-                start_ms = before;
-            }
-            self.start_times.resize(self.start_times.len() + run, start_ms);
-        }
-        Ok(())
-    }
 }
 
 fn put_times(times: &[i64], base: i64, out: &mut Vec<u8>) {
@@ -323,27 +301,6 @@ fn put_mixed(first: usize, values: &[u64], histograms: &[(u32, Arc<Histogram>)],
         put_uvarint(encoder.out(), (values.len() - done) as u64);
         put_values(&values[done..], encoder.out());
         put_uvarint(encoder.out(), 0);
-    }
-}
-
-/// Appends start timestamps as runs of equal ones: twice the length, plus one if it is known, and then the
-/// difference to the known one before, the first to `base`.
-fn put_starts(mut starts: impl Iterator<Item = i64>, base: i64, out: &mut Vec<u8>) {
-    let mut before = base;
-    let mut next = starts.next();
-    while let Some(start_ms) = next {
-        let mut run = 1u64;
-        next = loop {
-            match starts.next() {
-                Some(same) if same == start_ms => run += 1,
-                other => break other,
-            }
-        };
-        put_uvarint(out, run << 1 | u64::from(start_ms != 0));
-        if start_ms != 0 {
-            put_varint(out, start_ms.wrapping_sub(before));
-            before = start_ms;
-        }
     }
 }
 
