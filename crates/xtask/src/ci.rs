@@ -121,7 +121,12 @@ const STEPS: [Step; 29] = [
     of_release("features", "builds without optional parts", Group::Kits, long::features),
     of_release("kafka", "the replicated log against a real broker of Kafka", Group::Kits, long::kafka),
     of_release("simulator", "a million operations of the simulator", Group::Tests, long::simulator),
-    of_release("every-byte", "files of the head cut and flipped at every byte", Group::Tests, long::every_byte),
+    of_release(
+        "every-byte",
+        "files of the head cut and flipped at every byte",
+        Group::Tests,
+        long::every_byte,
+    ),
     of_release("fuzz", "fuzzers of the readers of foreign inputs", Group::Tests, long::fuzz),
     of_release("append-path", "instructions and cache misses of appends", Group::Kits, append_path),
     of_release("rules", "kit rules: SIGKILL, hostile inputs, Prometheus beside it", Group::Kits, kits::rules),

@@ -4,13 +4,16 @@
 //! see it, of the unit itself later ones alone, so a pass ends. Marks that the pass does not come to stay.
 //! Not here: writes (`commit`), which rounds a repair takes (`rules::repair`).
 
+mod shared;
+
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use chronolith_model::change::ChangedRanges;
 use chronolith_model::query::Selector;
 use chronolith_model::{Columns, Queryable, TimeRange};
+use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{Query, Value, VectorSample};
 use chronolith_rules::group::Group;
 use chronolith_rules::group::repair_order::{RepairOrder, matchers_of};
@@ -22,6 +25,7 @@ use chronolith_rules::rule::Rule;
 use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
 use crate::activity::top_queries::QueryLanguage;
+use crate::evaluation::call_context::CallContext;
 use crate::evaluation::rules::view::{Corrections, RepairView};
 use crate::evaluation::run::{Admitted, further_query};
 use crate::evaluation::running::RunningQuery;
@@ -46,6 +50,9 @@ enum Failure {
 
 /// Results of a rule by the time of the round; rounds that failed have none.
 type Results = BTreeMap<i64, Vec<RuleSample>>;
+
+/// Differences in rounds of a unit, by time.
+type RoundChanges = Vec<(i64, Correction)>;
 
 /// A pass and what it has found.
 pub(super) struct Pass<'a> {
@@ -119,16 +126,24 @@ impl<'a> Pass<'a> {
 
     /// Evaluates all units, or as many as there is time for.
     pub(super) fn run(&mut self) {
-        for unit in self.order.acyclic.clone() {
-            let is_stepped = !self.order.units[unit].later.is_empty()
-                || self.rules(unit).any(|(_, rule)| rule.lookback.is_none());
-            let ended = match is_stepped {
-                true => self.run_steps(&[unit]),
-                false => self.run_range(unit),
+        let mut left: VecDeque<usize> = self.order.acyclic.iter().copied().collect();
+        // Units that each unit reads and that are still left.
+        let mut inputs = vec![0_usize; self.order.units.len()];
+        self.order.units.iter().flat_map(|unit| &unit.readers).for_each(|reader| inputs[*reader] += 1);
+        while let Some(unit) = left.pop_front() {
+            let mut units = vec![unit];
+            let ended = if self.is_stepped(unit) {
+                self.run_steps(&units)
+            } else {
+                units.extend(self.companions(unit, &left, &inputs));
+                left.retain(|unit| !units.contains(unit));
+                self.run_ranges(&units)
             };
             if ended.is_err() {
                 return;
             }
+            let readers = units.iter().flat_map(|unit| &self.order.units[*unit].readers);
+            readers.for_each(|reader| inputs[*reader] -= 1);
         }
         let cyclic = self.order.cyclic.clone();
         // Rounds that are left wait for the next pass.
@@ -180,29 +195,85 @@ impl<'a> Pass<'a> {
         self.marks[unit].as_slice().iter().flat_map(within).collect()
     }
 
-    /// Evaluates the marked rounds of a unit by range queries.
-    fn run_range(&mut self, unit: usize) -> Result<(), Ended> {
-        let due = self.due(unit, i64::MIN);
-        for times in self.chains(unit, &due) {
-            self.check()?;
-            let (Some(&first), Some(&last)) = (times.first(), times.last()) else { continue };
-            let mut recorded = self.recorded(unit, first)?;
-            let mut results = Vec::new();
-            for idx in 0..self.order.units[unit].rules.len() {
-                results.push(self.evaluate(unit, idx, &times, &[])?);
-            }
-            for &time_ms in &times {
-                let of_round = results.iter_mut().filter_map(|one| one.remove(&time_ms)).collect();
-                self.correct(unit, &mut recorded, time_ms, of_round);
-            }
-            // The next query corrects the markers of its own rounds.
-            if let Some(next_ms) = self.next_round(unit, last).filter(|next_ms| !due.contains(next_ms)) {
-                self.correct_markers(unit, &mut recorded, next_ms);
-            }
-            self.done_ms[unit] = last;
+    /// Returns true if the rounds of a unit are evaluated one after the other.
+    fn is_stepped(&self, unit: usize) -> bool {
+        !self.order.units[unit].later.is_empty() || self.rules(unit).any(|(_, rule)| rule.lookback.is_none())
+    }
+
+    /// Units among those that are `left` that may be evaluated together with `unit`: of its group, with the
+    /// same rounds, and none of their `inputs` is left. Units of several rules are evaluated by themselves.
+    fn companions(&self, unit: usize, left: &VecDeque<usize>, inputs: &[usize]) -> Vec<usize> {
+        let units = &self.order.units;
+        let may_share = |idx: usize| units[idx].rules.len() == 1 && inputs[idx] == 0;
+        if !may_share(unit) {
+            return Vec::new();
         }
-        self.done_ms[unit] = self.group(unit).end_ms().saturating_sub(1);
+        let due = self.due(unit, i64::MIN);
+        let is_companion = |other: &usize| {
+            units[*other].group_idx == units[unit].group_idx
+                && may_share(*other)
+                && !self.is_stepped(*other)
+                && self.due(*other, i64::MIN) == due
+        };
+        left.iter().copied().filter(is_companion).collect()
+    }
+
+    /// Evaluates the marked rounds of units by range queries. The units are of one group, have the same
+    /// rounds, and none reads another one.
+    fn run_ranges(&mut self, units: &[usize]) -> Result<(), Ended> {
+        let Some(&first_unit) = units.first() else { return Ok(()) };
+        let due = self.due(first_unit, i64::MIN);
+        for times in self.chains(first_unit, &due) {
+            let mut left = units.to_vec();
+            if units.len() > 1 {
+                self.run_shared(units, &times, &due, &mut left)?;
+            }
+            for unit in left {
+                self.check()?;
+                let rule_count = self.order.units[unit].rules.len();
+                let results: Result<Vec<Results>, Ended> =
+                    (0..rule_count).map(|idx| self.evaluate(unit, idx, &times, &[])).collect();
+                let changes = self.compare_rounds(unit, &times, &due, results?)?;
+                self.take_changes(unit, &times, changes);
+            }
+        }
+        for &unit in units {
+            self.done_ms[unit] = self.group(unit).end_ms().saturating_sub(1);
+        }
         Ok(())
+    }
+
+    /// Compares consecutive rounds of a unit with the stored samples; the markers of the round after them
+    /// are corrected by its own query if it is `due`.
+    fn compare_rounds(
+        &self,
+        unit: usize,
+        times: &[i64],
+        due: &[i64],
+        mut results: Vec<Results>,
+    ) -> Result<RoundChanges, Ended> {
+        let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return Ok(Vec::new()) };
+        let mut recorded = self.recorded(unit, first)?;
+        let mut changes = RoundChanges::with_capacity(times.len() + 1);
+        for &time_ms in times {
+            let of_round = results.iter_mut().filter_map(|one| one.remove(&time_ms)).collect();
+            changes.push((time_ms, self.compare(unit, &mut recorded, time_ms, of_round)));
+        }
+        if let Some(next_ms) = self.next_round(unit, last).filter(|next_ms| !due.contains(next_ms)) {
+            let before_ms = self.round_before(unit, &recorded, next_ms);
+            changes.push((next_ms, recorded.correct(next_ms, before_ms, None)));
+        }
+        Ok(changes)
+    }
+
+    /// Takes the changes of the rounds at `times`, and of the markers after them, over.
+    fn take_changes(&mut self, unit: usize, times: &[i64], changes: RoundChanges) {
+        let group_idx = self.order.units[unit].group_idx;
+        self.rounds[group_idx].extend(times);
+        for (time_ms, correction) in changes {
+            self.apply(unit, time_ms, correction);
+        }
+        self.done_ms[unit] = times.last().copied().unwrap_or(self.done_ms[unit]);
     }
 
     /// Evaluates the marked rounds of units that see each other's earlier results, in order of time.
@@ -302,14 +373,25 @@ impl<'a> Pass<'a> {
     ) -> bool {
         let group_idx = self.order.units[unit].group_idx;
         self.rounds[group_idx].insert(time_ms);
+        let correction = self.compare(unit, recorded, time_ms, results);
+        self.apply(unit, time_ms, correction)
+    }
+
+    /// Difference between a round and the results of the rules that did not fail.
+    fn compare(
+        &self,
+        unit: usize,
+        recorded: &mut Recorded,
+        time_ms: i64,
+        results: Vec<Vec<RuleSample>>,
+    ) -> Correction {
         let has_failed = results.len() < self.order.units[unit].rules.len();
         if has_failed {
             self.service.rules.repairs.given_up_rounds.add(1);
         }
         let before_ms = self.round_before(unit, recorded, time_ms);
         let result = (!has_failed).then(|| joined(results));
-        let correction = recorded.correct(time_ms, before_ms, result);
-        self.apply(unit, time_ms, correction)
+        recorded.correct(time_ms, before_ms, result)
     }
 
     /// Corrects the staleness markers of a round whose result does not change.
@@ -397,15 +479,7 @@ impl<'a> Pass<'a> {
         let group_idx = self.order.units[unit].group_idx;
         let group = &self.groups[group_idx];
         let rule = &group.rules()[self.order.units[unit].rules[idx]];
-        let step_ms = if first == last { 0 } else { group.interval_ms };
-        let query = Query {
-            text: &rule.query,
-            expr: &rule.expr,
-            start_ms: first,
-            end_ms: last,
-            step_ms,
-            lookback_ms: None,
-        };
+        let query = query_of(rule, group, first, last);
         let value = match self.value(&query, hidden) {
             Ok(value) => value,
             // Series that are equal in no single round may fail a query over several.
@@ -427,6 +501,11 @@ impl<'a> Pass<'a> {
             }
             Err(Failure::Interrupted) => return Err(Ended),
         };
+        Ok(self.results(rule, group, value, times))
+    }
+
+    /// Results of the rounds in which the rule does not exceed a limit.
+    fn results(&self, rule: &Rule, group: &Group, value: Value, times: &[i64]) -> Results {
         let limit = self.service.limits_of(&self.taken.tenant).queries.rules.series_max;
         let mut results = Results::new();
         for (time_ms, value) in by_time(value, times) {
@@ -438,32 +517,53 @@ impl<'a> Pass<'a> {
                     .map(|samples| (time_ms, samples)),
             );
         }
-        Ok(results)
+        results
+    }
+
+    /// Lists a query as running until the result is dropped, and counts it.
+    fn listed<'q>(
+        &'q self,
+        query: &'q Query<'_>,
+        ctx: &'q CallContext,
+        trace: &Arc<Trace>,
+    ) -> RunningQuery<'q> {
+        self.service.rules.repairs.evaluations.add(1);
+        let started = StartedQuery {
+            tenant: self.identity.tenant(),
+            language: QueryLanguage::PromQl,
+            text: query.text,
+            times_ms: (query.start_ms, query.end_ms, query.step_ms),
+            ctx,
+            trace: trace.clone(),
+        };
+        RunningQuery::begin(self.service, started)
     }
 
     fn value(&self, query: &Query<'_>, hidden: &[usize]) -> Result<Value, Failure> {
         let service = self.service;
         let ctx = further_query(service, &self.admitted);
         let _listed = service.rules.engine.interrupts.enter(ctx.cancel_flag());
-        let trace = Arc::new(chronolith_promql::engine::trace::Trace::new());
-        let _running = RunningQuery::begin(
-            service,
-            StartedQuery {
-                tenant: self.identity.tenant(),
-                language: QueryLanguage::PromQl,
-                text: query.text,
-                times_ms: (query.start_ms, query.end_ms, query.step_ms),
-                ctx: &ctx,
-                trace: trace.clone(),
-            },
-        );
-        service.rules.repairs.evaluations.add(1);
+        let trace = Arc::new(Trace::new());
+        let _running = self.listed(query, &ctx, &trace);
         let view = self.view(hidden, query.start_ms);
         match service.queries.engine.run_traced(&view, query, &ctx, &trace) {
             Ok(result) => Ok(result.value),
             Err(_) if ctx.check().is_err() => Err(Failure::Interrupted),
             Err(error) => Err(Failure::Failed(error.to_string())),
         }
+    }
+}
+
+/// The query of a rule over consecutive rounds; over one it is an instant query.
+fn query_of<'q>(rule: &'q Rule, group: &Group, first_ms: i64, last_ms: i64) -> Query<'q> {
+    let step_ms = if first_ms == last_ms { 0 } else { group.interval_ms };
+    Query {
+        text: &rule.query,
+        expr: &rule.expr,
+        start_ms: first_ms,
+        end_ms: last_ms,
+        step_ms,
+        lookback_ms: None,
     }
 }
 

@@ -20,6 +20,8 @@ const RULES: &str = "groups:
   - {record: early, expr: 'sum(chain2)'}
   - {record: chain1, expr: 'sum by (job) (rate(x[2m]))'}
   - {record: chain2, expr: 'chain1 * 2'}
+  - {record: same_rate, expr: 'max by (job) (rate(x[2m])) / sum by (job) (rate(x[2m]))'}
+  - {record: same_chain, expr: 'sum(chain1)'}
   - {record: high, expr: 'x > 60'}
   - {record: own, expr: 'sum(x) + on() (sum(own) * 0.5 or vector(1))'}
   - {record: of_own, expr: 'own + 1'}
@@ -255,4 +257,38 @@ fn a_crash_leaves_no_round_wrong() {
         if step % 71 == 0 { server.restart(Duration::ZERO) } else { server }
     });
     assert_equal(&late, &in_order, "with crashes");
+}
+
+/// A repair evaluated rule by rule, which took most of the time of rules that read the same series.
+#[test]
+fn rules_of_a_group_are_repaired_together() {
+    let server = started(|options| options.rules.repair_window_ms = 3_600_000);
+    let rules = "groups:
+- name: g
+  interval: 10m
+  rules:
+  - {record: sum, expr: 'sum(rate(x[5m]))'}
+  - {record: max, expr: 'max(rate(x[5m]))'}
+  - {record: double, expr: 'sum * 2'}
+";
+    server.load("a.yml", rules).expect("valid");
+    let tenant = TenantId::anonymous();
+    for step in 0..144 {
+        server.write(&tenant, &[("__name__", "x")], server.clock.now_ms(), f64::from(step));
+        server.run_for(Duration::from_secs(10));
+    }
+    let times = server.times_s("sum");
+    assert!(times.len() >= 2, "{times:?}");
+    let late_ms = START_MS + times[0] * 1000 - 1001;
+    let counters = &server.service.rules.engine.counters;
+    let repairs = &server.service.rules.repairs;
+    let before = (counters.shared_evaluations.get(), repairs.evaluations.get());
+    server.write(&tenant, &[("__name__", "x")], late_ms, 1e6);
+    server.run_for(Duration::from_secs(30));
+    assert_eq!(server.times_s("sum").len(), times.len(), "no further round");
+    let after = (counters.shared_evaluations.get(), repairs.evaluations.get());
+    assert_eq!((after.0 - before.0, after.1 - before.1), (2, 3), "sum and max together, double after them");
+    let value = |name: &str| f64::from_bits(server.samples(&tenant, name)[name][0].1);
+    assert!(value("sum") > 1000.0, "{}", value("sum"));
+    assert_eq!((value("max"), value("double")), (value("sum"), value("sum") * 2.0));
 }
