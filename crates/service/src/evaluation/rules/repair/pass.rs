@@ -5,6 +5,7 @@
 //! Not here: writes (`commit`), which rounds a repair takes (`rules::repair`).
 
 mod shared;
+mod units;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,16 +13,17 @@ use std::sync::Arc;
 
 use chronolith_model::change::ChangedRanges;
 use chronolith_model::query::Selector;
-use chronolith_model::{Columns, Queryable, TimeRange};
+use chronolith_model::{Columns, Queryable, TenantId, TimeRange};
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{Query, Value, VectorSample};
 use chronolith_rules::group::Group;
-use chronolith_rules::group::repair_order::{RepairOrder, matchers_of};
-use chronolith_rules::repair::{Correction, Recorded, joined, stored_value};
+use chronolith_rules::group::repair_order::matchers_of;
+use chronolith_rules::repair::{Correction, Recorded, stored_value};
 use chronolith_rules::round::RuleSample;
 use chronolith_rules::round::recording::recorded_samples;
 use chronolith_rules::rule::Rule;
 
+use self::units::Units;
 use crate::access::Identity;
 use crate::activity::active_queries::StartedQuery;
 use crate::activity::top_queries::QueryLanguage;
@@ -29,11 +31,9 @@ use crate::evaluation::call_context::CallContext;
 use crate::evaluation::rules::view::{Corrections, RepairView};
 use crate::evaluation::run::{Admitted, further_query};
 use crate::evaluation::running::RunningQuery;
-use crate::rules::repair::{GroupRepairs, RepairedGroup, RuleRepairs, TakenRepair};
+use crate::rules::repair::{RepairedGroup, TakenRepair};
 use crate::service::Service;
 
-/// Rounds of one range query.
-const ROUNDS_PER_QUERY_MAX: usize = 240;
 /// Corrected samples of one pass; rounds that are left wait for the next one.
 const CORRECTIONS_MAX: usize = 1_000_000;
 
@@ -58,11 +58,9 @@ type RoundChanges = Vec<(i64, Correction)>;
 pub(super) struct Pass<'a> {
     service: &'a Service,
     taken: &'a TakenRepair,
-    identity: Identity,
     admitted: Admitted,
     below: Arc<dyn Queryable>,
-    groups: Vec<Arc<Group>>,
-    order: RepairOrder,
+    units: Units<'a>,
     /// Rounds to evaluate, by unit.
     marks: Vec<ChangedRanges>,
     /// The last round of each unit up to which its marked ones have been evaluated.
@@ -98,8 +96,7 @@ impl<'a> Pass<'a> {
         let timeout_ms = service.options.query.timeout_ms;
         let admitted = service.try_admit(&service.admission.rule_work.repairs, &identity, timeout_ms)?;
         let below = further_query(service, &admitted).source_of(service, &identity).ok()?;
-        let groups: Vec<Arc<Group>> = taken.groups.iter().map(|(_, group)| group.group.clone()).collect();
-        let order = RepairOrder::of(&groups);
+        let units = Units::of(taken);
         let pending = |unit: &chronolith_rules::group::repair_order::RepairUnit| {
             let mut all = ChangedRanges::EMPTY;
             let rules = &taken.groups[unit.group_idx].1.rules;
@@ -107,18 +104,16 @@ impl<'a> Pass<'a> {
             all
         };
         Some(Pass {
-            marks: order.units.iter().map(pending).collect(),
-            done_ms: vec![i64::MIN; order.units.len()],
-            rounds: vec![BTreeSet::new(); groups.len()],
+            marks: units.order.units.iter().map(pending).collect(),
+            done_ms: vec![i64::MIN; units.order.units.len()],
+            rounds: vec![BTreeSet::new(); units.groups.len()],
             corrections: Arc::default(),
             written: Correction::default(),
             service,
             taken,
-            identity,
             admitted,
             below,
-            groups,
-            order,
+            units,
             deadline_ns,
             has_logged: Cell::new(false),
         })
@@ -126,13 +121,13 @@ impl<'a> Pass<'a> {
 
     /// Evaluates all units, or as many as there is time for.
     pub(super) fn run(&mut self) {
-        let mut left: VecDeque<usize> = self.order.acyclic.iter().copied().collect();
+        let mut left: VecDeque<usize> = self.units.order.acyclic.iter().copied().collect();
         // Units that each unit reads and that are still left.
-        let mut inputs = vec![0_usize; self.order.units.len()];
-        self.order.units.iter().flat_map(|unit| &unit.readers).for_each(|reader| inputs[*reader] += 1);
+        let mut inputs = vec![0_usize; self.units.order.units.len()];
+        self.units.order.units.iter().flat_map(|unit| &unit.readers).for_each(|reader| inputs[*reader] += 1);
         while let Some(unit) = left.pop_front() {
             let mut units = vec![unit];
-            let ended = if self.is_stepped(unit) {
+            let ended = if self.units.is_stepped(unit) {
                 self.run_steps(&units)
             } else {
                 units.extend(self.companions(unit, &left, &inputs));
@@ -142,10 +137,10 @@ impl<'a> Pass<'a> {
             if ended.is_err() {
                 return;
             }
-            let readers = units.iter().flat_map(|unit| &self.order.units[*unit].readers);
+            let readers = units.iter().flat_map(|unit| &self.units.order.units[*unit].readers);
             readers.for_each(|reader| inputs[*reader] -= 1);
         }
-        let cyclic = self.order.cyclic.clone();
+        let cyclic = self.units.order.cyclic.clone();
         // Rounds that are left wait for the next pass.
         drop(self.run_steps(&cyclic));
     }
@@ -157,12 +152,12 @@ impl<'a> Pass<'a> {
 
     /// Rounds that were evaluated, and those that are left.
     pub(super) fn outcome(self) -> Vec<RepairedGroup> {
-        let mut outcome: Vec<RepairedGroup> = Vec::with_capacity(self.groups.len());
-        for (group, rounds) in self.groups.iter().zip(&self.rounds) {
+        let mut outcome: Vec<RepairedGroup> = Vec::with_capacity(self.units.groups.len());
+        for (group, rounds) in self.units.groups.iter().zip(&self.rounds) {
             let left = vec![ChangedRanges::EMPTY; group.rules().len()];
             outcome.push(RepairedGroup { left, round_count: rounds.len() as u64 });
         }
-        for (idx, unit) in self.order.units.iter().enumerate() {
+        for (idx, unit) in self.units.order.units.iter().enumerate() {
             for &(first_ms, last_ms) in self.marks[idx].as_slice() {
                 let first_ms = first_ms.max(self.done_ms[idx].saturating_add(1));
                 if first_ms <= last_ms {
@@ -174,46 +169,20 @@ impl<'a> Pass<'a> {
         outcome
     }
 
-    fn group(&self, unit: usize) -> &GroupRepairs {
-        &self.taken.groups[self.order.units[unit].group_idx].1
-    }
-
-    fn rules(&self, unit: usize) -> impl Iterator<Item = (&Rule, &RuleRepairs)> {
-        let group = self.group(unit);
-        let rules = self.groups[self.order.units[unit].group_idx].rules();
-        self.order.units[unit].rules.iter().map(|&idx| (&rules[idx], &group.rules[idx]))
-    }
-
-    /// Marked rounds of a unit that may be repaired, after a time.
-    fn due(&self, unit: usize, after_ms: i64) -> Vec<i64> {
-        let group = self.group(unit);
-        let since_ms = self.rules(unit).map(|(_, rule)| rule.since_ms).max().unwrap_or(i64::MAX);
-        let horizon_ms = self.taken.horizon_ms.min(group.restored_from_ms);
-        let oldest_ms = since_ms.max(horizon_ms).max(after_ms.saturating_add(1));
-        let newest_ms = group.end_ms().saturating_sub(1);
-        let within = |range: &(i64, i64)| group.rounds.within(range.0.max(oldest_ms), range.1.min(newest_ms));
-        self.marks[unit].as_slice().iter().flat_map(within).collect()
-    }
-
-    /// Returns true if the rounds of a unit are evaluated one after the other.
-    fn is_stepped(&self, unit: usize) -> bool {
-        !self.order.units[unit].later.is_empty() || self.rules(unit).any(|(_, rule)| rule.lookback.is_none())
-    }
-
     /// Units among those that are `left` that may be evaluated together with `unit`: of its group, with the
     /// same rounds, and none of their `inputs` is left. Units of several rules are evaluated by themselves.
     fn companions(&self, unit: usize, left: &VecDeque<usize>, inputs: &[usize]) -> Vec<usize> {
-        let units = &self.order.units;
+        let units = &self.units.order.units;
         let may_share = |idx: usize| units[idx].rules.len() == 1 && inputs[idx] == 0;
         if !may_share(unit) {
             return Vec::new();
         }
-        let due = self.due(unit, i64::MIN);
+        let due = self.units.due(unit, &self.marks[unit], i64::MIN);
         let is_companion = |other: &usize| {
             units[*other].group_idx == units[unit].group_idx
                 && may_share(*other)
-                && !self.is_stepped(*other)
-                && self.due(*other, i64::MIN) == due
+                && !self.units.is_stepped(*other)
+                && self.units.due(*other, &self.marks[*other], i64::MIN) == due
         };
         left.iter().copied().filter(is_companion).collect()
     }
@@ -222,15 +191,15 @@ impl<'a> Pass<'a> {
     /// rounds, and none reads another one.
     fn run_ranges(&mut self, units: &[usize]) -> Result<(), Ended> {
         let Some(&first_unit) = units.first() else { return Ok(()) };
-        let due = self.due(first_unit, i64::MIN);
-        for times in self.chains(first_unit, &due) {
+        let due = self.units.due(first_unit, &self.marks[first_unit], i64::MIN);
+        for times in self.units.chains(first_unit, &due) {
             let mut left = units.to_vec();
             if units.len() > 1 {
                 self.run_shared(units, &times, &due, &mut left)?;
             }
             for unit in left {
                 self.check()?;
-                let rule_count = self.order.units[unit].rules.len();
+                let rule_count = self.units.order.units[unit].rules.len();
                 let results: Result<Vec<Results>, Ended> =
                     (0..rule_count).map(|idx| self.evaluate(unit, idx, &times, &[])).collect();
                 let changes = self.compare_rounds(unit, &times, &due, results?)?;
@@ -238,7 +207,7 @@ impl<'a> Pass<'a> {
             }
         }
         for &unit in units {
-            self.done_ms[unit] = self.group(unit).end_ms().saturating_sub(1);
+            self.done_ms[unit] = self.units.group(unit).end_ms().saturating_sub(1);
         }
         Ok(())
     }
@@ -257,10 +226,19 @@ impl<'a> Pass<'a> {
         let mut changes = RoundChanges::with_capacity(times.len() + 1);
         for &time_ms in times {
             let of_round = results.iter_mut().filter_map(|one| one.remove(&time_ms)).collect();
-            changes.push((time_ms, self.compare(unit, &mut recorded, time_ms, of_round)));
+            changes.push((
+                time_ms,
+                self.units.compare(
+                    unit,
+                    &mut recorded,
+                    time_ms,
+                    of_round,
+                    &self.service.rules.repairs.given_up_rounds,
+                ),
+            ));
         }
-        if let Some(next_ms) = self.next_round(unit, last).filter(|next_ms| !due.contains(next_ms)) {
-            let before_ms = self.round_before(unit, &recorded, next_ms);
+        if let Some(next_ms) = self.units.next_round(unit, last).filter(|next_ms| !due.contains(next_ms)) {
+            let before_ms = self.units.round_before(unit, &recorded, next_ms);
             changes.push((next_ms, recorded.correct(next_ms, before_ms, None)));
         }
         Ok(changes)
@@ -268,7 +246,7 @@ impl<'a> Pass<'a> {
 
     /// Takes the changes of the rounds at `times`, and of the markers after them, over.
     fn take_changes(&mut self, unit: usize, times: &[i64], changes: RoundChanges) {
-        let group_idx = self.order.units[unit].group_idx;
+        let group_idx = self.units.order.units[unit].group_idx;
         self.rounds[group_idx].extend(times);
         for (time_ms, correction) in changes {
             self.apply(unit, time_ms, correction);
@@ -280,7 +258,12 @@ impl<'a> Pass<'a> {
     fn run_steps(&mut self, units: &[usize]) -> Result<(), Ended> {
         let mut steps = BTreeSet::new();
         for &unit in units {
-            steps.extend(self.due(unit, i64::MIN).into_iter().map(|time_ms| Step::of(unit, time_ms)));
+            steps.extend(
+                self.units
+                    .due(unit, &self.marks[unit], i64::MIN)
+                    .into_iter()
+                    .map(|time_ms| Step::of(unit, time_ms)),
+            );
         }
         let ended = self.run_all_steps(units, &mut steps);
         // Steps for the markers of a round are not marked otherwise.
@@ -288,7 +271,9 @@ impl<'a> Pass<'a> {
             self.marks[step.unit].add(step.time_ms, step.time_ms);
         }
         if ended.is_ok() {
-            units.iter().for_each(|&unit| self.done_ms[unit] = self.group(unit).end_ms().saturating_sub(1));
+            units
+                .iter()
+                .for_each(|&unit| self.done_ms[unit] = self.units.group(unit).end_ms().saturating_sub(1));
         }
         ended
     }
@@ -305,13 +290,13 @@ impl<'a> Pass<'a> {
                 self.correct_markers(unit, &mut own, time_ms)
             } else {
                 let mut results = Vec::new();
-                for idx in 0..self.order.units[unit].rules.len() {
-                    let later = self.order.units[unit].later.clone();
+                for idx in 0..self.units.order.units[unit].rules.len() {
+                    let later = self.units.order.units[unit].later.clone();
                     results.extend(self.evaluate(unit, idx, &[time_ms], &later)?.remove(&time_ms));
                 }
                 let is_changed = self.correct(unit, &mut own, time_ms, results);
                 // After a step that evaluates the round, one for its markers changes nothing.
-                let next = self.next_round(unit, time_ms);
+                let next = self.units.next_round(unit, time_ms);
                 steps.extend(next.map(|time_ms| Step { time_ms, unit, is_marker_round: true }));
                 is_changed
             };
@@ -323,35 +308,15 @@ impl<'a> Pass<'a> {
                     // Rounds at this time come next if the reader does.
                     let after_ms = if reader > unit { time_ms.saturating_sub(1) } else { time_ms };
                     steps.extend(
-                        self.due(reader, after_ms).into_iter().map(|time_ms| Step::of(reader, time_ms)),
+                        self.units
+                            .due(reader, &self.marks[reader], after_ms)
+                            .into_iter()
+                            .map(|time_ms| Step::of(reader, time_ms)),
                     );
                 }
             }
         }
         Ok(())
-    }
-
-    /// Round of a group after another one, if it has ended.
-    fn next_round(&self, unit: usize, time_ms: i64) -> Option<i64> {
-        self.group(unit).rounds.next(time_ms)
-    }
-
-    /// Consecutive rounds, each as many as one query evaluates.
-    fn chains(&self, unit: usize, times: &[i64]) -> Vec<Vec<i64>> {
-        let rounds = &self.group(unit).rounds;
-        let mut chains: Vec<Vec<i64>> = Vec::new();
-        for &time_ms in times {
-            match chains.last_mut() {
-                Some(chain)
-                    if chain.len() < ROUNDS_PER_QUERY_MAX
-                        && chain.last().is_some_and(|&last| rounds.next(last) == Some(time_ms)) =>
-                {
-                    chain.push(time_ms);
-                }
-                _ => chains.push(vec![time_ms]),
-            }
-        }
-        chains
     }
 
     /// # Errors
@@ -371,47 +336,18 @@ impl<'a> Pass<'a> {
         time_ms: i64,
         results: Vec<Vec<RuleSample>>,
     ) -> bool {
-        let group_idx = self.order.units[unit].group_idx;
+        let group_idx = self.units.order.units[unit].group_idx;
         self.rounds[group_idx].insert(time_ms);
-        let correction = self.compare(unit, recorded, time_ms, results);
+        let correction =
+            self.units.compare(unit, recorded, time_ms, results, &self.service.rules.repairs.given_up_rounds);
         self.apply(unit, time_ms, correction)
-    }
-
-    /// Difference between a round and the results of the rules that did not fail.
-    fn compare(
-        &self,
-        unit: usize,
-        recorded: &mut Recorded,
-        time_ms: i64,
-        results: Vec<Vec<RuleSample>>,
-    ) -> Correction {
-        let has_failed = results.len() < self.order.units[unit].rules.len();
-        if has_failed {
-            self.service.rules.repairs.given_up_rounds.add(1);
-        }
-        let before_ms = self.round_before(unit, recorded, time_ms);
-        let result = (!has_failed).then(|| joined(results));
-        recorded.correct(time_ms, before_ms, result)
     }
 
     /// Corrects the staleness markers of a round whose result does not change.
     fn correct_markers(&mut self, unit: usize, recorded: &mut Recorded, time_ms: i64) -> bool {
-        let before_ms = self.round_before(unit, recorded, time_ms);
+        let before_ms = self.units.round_before(unit, recorded, time_ms);
         let correction = recorded.correct(time_ms, before_ms, None);
         self.apply(unit, time_ms, correction)
-    }
-
-    /// The last round before in which the rules did not fail.
-    fn round_before(&self, unit: usize, recorded: &Recorded, time_ms: i64) -> Option<i64> {
-        let rounds = &self.group(unit).rounds;
-        let is_failed = |time_ms: i64| {
-            !recorded.has_samples(time_ms) && self.rules(unit).any(|(_, rule)| rule.failed.contains(&time_ms))
-        };
-        let mut before = rounds.previous(time_ms);
-        while let Some(time_ms) = before.filter(|&time_ms| is_failed(time_ms)) {
-            before = rounds.previous(time_ms);
-        }
-        before
     }
 
     /// Takes a correction over, and marks the rounds that see it.
@@ -423,16 +359,17 @@ impl<'a> Pass<'a> {
         self.written.replaced.extend(correction.replaced);
         self.written.added.extend(correction.added);
         self.written.removed.extend(correction.removed);
-        for reader in self.order.units[unit].readers.clone() {
+        for reader in self.units.order.units[unit].readers.clone() {
             let seen: Vec<(i64, i64)> =
-                self.rules(reader).map(|(_, rule)| rule.rounds_that_see((time_ms, time_ms))).collect();
+                self.units.rules(reader).map(|(_, rule)| rule.rounds_that_see((time_ms, time_ms))).collect();
             seen.into_iter().for_each(|(first, last)| self.marks[reader].add(first, last));
         }
         true
     }
 
     fn view(&self, hidden: &[usize], hidden_from_ms: i64) -> RepairView {
-        let hidden = hidden.iter().flat_map(|&unit| self.rules(unit)).map(|(rule, _)| matchers_of(rule));
+        let hidden =
+            hidden.iter().flat_map(|&unit| self.units.rules(unit)).map(|(rule, _)| matchers_of(rule));
         RepairView {
             below: self.below.clone(),
             corrections: self.corrections.clone(),
@@ -443,18 +380,18 @@ impl<'a> Pass<'a> {
 
     /// Samples of a unit, from the round before `first_ms` that has not failed on.
     fn recorded(&self, unit: usize, first_ms: i64) -> Result<Recorded, Ended> {
-        let rounds = &self.group(unit).rounds;
+        let rounds = &self.units.group(unit).rounds;
         let mut from_ms = rounds.previous(first_ms).unwrap_or(first_ms);
-        while self.rules(unit).any(|(_, rule)| rule.failed.contains(&from_ms)) {
+        while self.units.rules(unit).any(|(_, rule)| rule.failed.contains(&from_ms)) {
             let Some(before_ms) = rounds.previous(from_ms) else { break };
             from_ms = before_ms;
         }
-        let range = TimeRange::inclusive(from_ms, self.group(unit).end_ms());
+        let range = TimeRange::inclusive(from_ms, self.units.group(unit).end_ms());
         let view = self.view(&[], i64::MAX);
         let ctx = further_query(self.service, &self.admitted);
         let mut recorded = Recorded::default();
         let mut columns = Columns::default();
-        for (rule, _) in self.rules(unit) {
+        for (rule, _) in self.units.rules(unit) {
             let matchers = matchers_of(rule);
             let selected = view.select(&Selector { matchers: &matchers, range }, &ctx);
             let mut batches = selected.map_err(|_| Ended)?;
@@ -476,9 +413,9 @@ impl<'a> Pass<'a> {
     /// Results of a rule of a unit in consecutive rounds.
     fn evaluate(&self, unit: usize, idx: usize, times: &[i64], hidden: &[usize]) -> Result<Results, Ended> {
         let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return Ok(Results::new()) };
-        let group_idx = self.order.units[unit].group_idx;
-        let group = &self.groups[group_idx];
-        let rule = &group.rules()[self.order.units[unit].rules[idx]];
+        let group_idx = self.units.order.units[unit].group_idx;
+        let group = &self.units.groups[group_idx];
+        let rule = &group.rules()[self.units.order.units[unit].rules[idx]];
         let query = query_of(rule, group, first, last);
         let value = match self.value(&query, hidden) {
             Ok(value) => value,
@@ -501,42 +438,7 @@ impl<'a> Pass<'a> {
             }
             Err(Failure::Interrupted) => return Err(Ended),
         };
-        Ok(self.results(rule, group, value, times))
-    }
-
-    /// Results of the rounds in which the rule does not exceed a limit.
-    fn results(&self, rule: &Rule, group: &Group, value: Value, times: &[i64]) -> Results {
-        let limit = self.service.limits_of(&self.taken.tenant).queries.rules.series_max;
-        let mut results = Results::new();
-        for (time_ms, value) in by_time(value, times) {
-            let samples = recorded_samples(rule, value, group.limit, time_ms);
-            results.extend(
-                samples
-                    .ok()
-                    .filter(|samples| limit == 0 || samples.len() <= limit)
-                    .map(|samples| (time_ms, samples)),
-            );
-        }
-        results
-    }
-
-    /// Lists a query as running until the result is dropped, and counts it.
-    fn listed<'q>(
-        &'q self,
-        query: &'q Query<'_>,
-        ctx: &'q CallContext,
-        trace: &Arc<Trace>,
-    ) -> RunningQuery<'q> {
-        self.service.rules.repairs.evaluations.add(1);
-        let started = StartedQuery {
-            tenant: self.identity.tenant(),
-            language: QueryLanguage::PromQl,
-            text: query.text,
-            times_ms: (query.start_ms, query.end_ms, query.step_ms),
-            ctx,
-            trace: trace.clone(),
-        };
-        RunningQuery::begin(self.service, started)
+        Ok(results_of(self.service, &self.taken.tenant, rule, group, value, times))
     }
 
     fn value(&self, query: &Query<'_>, hidden: &[usize]) -> Result<Value, Failure> {
@@ -544,7 +446,7 @@ impl<'a> Pass<'a> {
         let ctx = further_query(service, &self.admitted);
         let _listed = service.rules.engine.interrupts.enter(ctx.cancel_flag());
         let trace = Arc::new(Trace::new());
-        let _running = self.listed(query, &ctx, &trace);
+        let _running = listed(self.service, &self.taken.tenant, query, &ctx, &trace);
         let view = self.view(hidden, query.start_ms);
         match service.queries.engine.run_traced(&view, query, &ctx, &trace) {
             Ok(result) => Ok(result.value),
@@ -552,6 +454,49 @@ impl<'a> Pass<'a> {
             Err(error) => Err(Failure::Failed(error.to_string())),
         }
     }
+}
+
+/// Results of the rounds in which the rule does not exceed a limit.
+fn results_of(
+    service: &Service,
+    tenant: &TenantId,
+    rule: &Rule,
+    group: &Group,
+    value: Value,
+    times: &[i64],
+) -> Results {
+    let limit = service.limits_of(tenant).queries.rules.series_max;
+    let mut results = Results::new();
+    for (time_ms, value) in by_time(value, times) {
+        let samples = recorded_samples(rule, value, group.limit, time_ms);
+        results.extend(
+            samples
+                .ok()
+                .filter(|samples| limit == 0 || samples.len() <= limit)
+                .map(|samples| (time_ms, samples)),
+        );
+    }
+    results
+}
+
+/// Lists a query as running until the result is dropped, and counts it.
+fn listed<'q>(
+    service: &'q Service,
+    tenant: &'q TenantId,
+    query: &'q Query<'_>,
+    ctx: &'q CallContext,
+    trace: &Arc<Trace>,
+) -> RunningQuery<'q> {
+    service.rules.repairs.evaluations.add(1);
+    let started = StartedQuery {
+        tenant,
+        language: QueryLanguage::PromQl,
+        text: query.text,
+        times_ms: (query.start_ms, query.end_ms, query.step_ms),
+        ctx,
+        trace: trace.clone(),
+    };
+    RunningQuery::begin(service, started)
 }
 
 /// The query of a rule over consecutive rounds; over one it is an instant query.

@@ -13,7 +13,7 @@ use chronolith_promql::engine::batch::{BatchPlan, Compute, Member};
 use chronolith_promql::engine::trace::Trace;
 use chronolith_rules::rule::Rule;
 
-use super::{Ended, Pass, RoundChanges, query_of};
+use super::{Ended, Pass, RoundChanges, listed, query_of, results_of};
 use crate::evaluation::call_context::CallContext;
 use crate::evaluation::rules::view::RepairView;
 use crate::evaluation::run::further_query;
@@ -47,10 +47,10 @@ impl Pass<'_> {
         let (Some(&unit), Some(&first), Some(&last)) = (units.first(), times.first(), times.last()) else {
             return Ok(());
         };
-        let group = self.groups[self.order.units[unit].group_idx].clone();
+        let group = self.units.groups[self.units.order.units[unit].group_idx].clone();
         let rules: Vec<&Rule> = units
             .iter()
-            .flat_map(|unit| &self.order.units[*unit].rules)
+            .flat_map(|unit| &self.units.order.units[*unit].rules)
             .map(|&idx| &group.rules()[idx])
             .collect();
         assert_eq!(rules.len(), units.len(), "units of one rule");
@@ -121,7 +121,7 @@ impl Pass<'_> {
         let SharedRounds { units, rules, queries, times, due } = rounds;
         let counters = &self.service.rules.engine.counters;
         let computed = {
-            let _running = self.listed(&queries[idx], &call.ctx, &call.trace);
+            let _running = listed(self.service, &self.taken.tenant, &queries[idx], &call.ctx, &call.trace);
             compute()
         };
         let value = match computed {
@@ -134,8 +134,8 @@ impl Pass<'_> {
         };
         counters.shared_evaluations.add(1);
         let unit = units[idx];
-        let group = &self.groups[self.order.units[unit].group_idx];
-        let results = self.results(rules[idx], group, value, times);
+        let group = &self.units.groups[self.units.order.units[unit].group_idx];
+        let results = results_of(self.service, &self.taken.tenant, rules[idx], group, value, times);
         self.compare_rounds(unit, times, due, vec![results]).map(Some)
     }
 }
