@@ -29,8 +29,8 @@ mod tests {
 
     use super::*;
 
-    /// Numbers are in files and records: a change of this table reads the keys of one protocol with the parser
-    /// of another one.
+    /// Numbers are in files and records: a change of this table reads the keys of one protocol with the
+    /// parser of another one.
     #[test]
     fn each_number_reads_the_keys_of_its_protocol() {
         let check = |protocol: u8, raw: &[u8], field: &[u8], want: &str| {
