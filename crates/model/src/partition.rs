@@ -57,7 +57,7 @@ impl TenantPartitions {
     /// Returns the index within [`TenantPartitions::numbers`] of the partition of a series: the highest of a
     /// rendezvous hash of its wire key and partition. `raw` is the key without field and kind, so that the
     /// fields of a point, and values of another type for a field, meet at one owner. Cost: one hash of the
-    /// key, and 2 ns per partition.
+    /// key, and a short one per partition.
     #[must_use]
     pub fn idx_of(&self, raw: &[u8]) -> usize {
         if self.0.len() <= 1 {
