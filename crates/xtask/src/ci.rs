@@ -436,7 +436,7 @@ mod tests {
         let added: Vec<&str> = names(&["--all"]).into_iter().filter(|name| !merge.contains(name)).collect();
         assert_eq!(
             added,
-            ["features", "kafka", "simulator", "fuzz", "append-path", "rules", "browser-speed"]
+            ["features", "kafka", "simulator", "every-byte", "fuzz", "append-path", "rules", "browser-speed"]
         );
         assert_eq!(merge.len() + added.len(), STEPS.len());
         for name in added {
