@@ -164,7 +164,7 @@ impl Drop for DirLog {
         if let Some(writer) = self.writer.take()
             && writer.join().is_err()
         {
-            tracing::error!(dir = %self.shared.options.dir.display(), "the thread that writes a log has panicked");
+            tracing::error!(dir = %self.shared.options.dir.display(), "writer thread of a replicated log panicked");
         }
     }
 }

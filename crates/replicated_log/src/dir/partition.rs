@@ -243,7 +243,7 @@ fn open_last(
             return Err(LogError::File { path, why });
         }
         Err(_) if last.len <= SEGMENT_HEADER_BYTES as u64 => {
-            tracing::warn!(path = %path.display(), "removed a segment that was cut while it was made");
+            tracing::warn!(path = %path.display(), "removed a log segment whose creation was interrupted");
             env.disk.remove_file(&path).map_err(LogError::at(&path))?;
             env.disk.sync_dir(dir).map_err(LogError::at(dir))?;
             return Ok(None);
@@ -255,7 +255,7 @@ fn open_last(
     let cut_bytes = last.len.saturating_sub(end.at);
     if cut_bytes > 0 {
         let path = path.display();
-        tracing::warn!(%path, offset = end.offset, byte = end.at, cut_bytes, "cut off an append that was interrupted");
+        tracing::warn!(%path, offset = end.offset, byte = end.at, cut_bytes, "truncated a replicated log after an interrupted append");
     }
     OpenSegment::open(env, path, end, cut_bytes > 0).map(Some)
 }

@@ -105,7 +105,7 @@ impl Scan {
                 Step::Record { next, .. } => point = next,
                 Step::Damage { next: Some(next) } => {
                     let damaged = self.damaged(point.offset..next.offset, point);
-                    tracing::error!(error = %damaged, "a log is damaged");
+                    tracing::error!(error = %damaged, "replicated log is damaged");
                     point = next;
                 }
                 Step::Damage { next: None } => break,

@@ -145,7 +145,7 @@ impl Writer {
     }
 
     fn poison(&self, why: &str) {
-        tracing::error!(error = %why, "writing a log failed, appends are refused until it is opened again");
+        tracing::error!(error = %why, "writing to a replicated log failed, appends are refused until it is opened again");
         self.shared.poison.lock().get_or_insert_with(|| why.to_owned());
     }
 
