@@ -6,6 +6,7 @@
 pub mod backfill;
 mod batch;
 pub mod batch_evaluation;
+mod component;
 pub mod due_round;
 mod environment;
 pub mod files;

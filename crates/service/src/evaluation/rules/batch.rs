@@ -7,16 +7,16 @@
 //! Not here: what can be computed once (`chronolith_promql::engine::batch`).
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use chronolith_model::{QueryError, Queryable};
-use chronolith_promql::engine::batch::{BatchPlan, Compute, Member};
+use chronolith_model::QueryError;
+use chronolith_promql::engine::batch::{BatchPlan, Compute};
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::{Query, QueryResult, Value};
 use chronolith_rules::round::{Evaluate, Expression, Interrupted};
 
 use super::batch_evaluation::{BatchEvaluation, Failure, GroupCaller, Timing};
+use super::component::{Component, RuleCall};
 use crate::evaluation::call_context::CallContext;
 use crate::evaluation::promql::{Detail, ParsedQuery, PromqlError, evaluate_parsed, new_trace, value_bytes};
 use crate::evaluation::run::{Admitted, CallError, further_query};
@@ -34,13 +34,6 @@ struct Batch<'b, 'a> {
     admitted: &'b Admitted,
     queries: &'b [Query<'b>],
     outcomes: Vec<Option<Outcome>>,
-}
-
-/// Context, counts and source of an expression.
-struct RuleCall {
-    ctx: CallContext,
-    trace: Arc<Trace>,
-    source: Arc<dyn Queryable>,
 }
 
 impl Evaluate for BatchEvaluation<'_> {
@@ -120,28 +113,9 @@ impl<'b, 'a> Batch<'b, 'a> {
         let Ok(calls) = calls else {
             return component.iter().try_for_each(|idx| self.evaluate_alone(*idx));
         };
-        let BatchEvaluation { service, interrupts, .. } = *self.evaluation;
-        // A query may read a part that belongs to another one, so a stop cancels each of them.
-        let _listed: Vec<_> = calls.iter().map(|call| interrupts.enter(call.ctx.cancel_flag())).collect();
-        let queries = self.queries;
-        let members = component.iter().zip(&calls).map(|(idx, RuleCall { ctx, trace, source })| Member {
-            query: &queries[*idx],
-            source: &**source,
-            ctx,
-            trace,
-        });
-        let members: Vec<Member<'_>> = members.collect();
-        let engine = &service.queries.engine;
-        let end = engine.run_component(plan, component, &members, &mut |at, compute| match self
-            .evaluate_member(component[at], &calls[at], compute)
-        {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(interrupted) => ControlFlow::Break(interrupted),
-        });
-        match end {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(interrupted) => Err(interrupted),
-        }
+        let component = Component { plan, members: component, queries: self.queries, calls: &calls };
+        component
+            .run(self.evaluation.service, &mut |idx, call, compute| self.evaluate_member(idx, call, compute))
     }
 
     fn evaluate_member(

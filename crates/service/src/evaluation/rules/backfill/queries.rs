@@ -6,13 +6,12 @@
 //! Not here: which rounds (`run`), comparison and writes (`changes`).
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use chronolith_base::{BudgetExceeded, Reservation};
 use chronolith_model::query::Selector;
 use chronolith_model::{Columns, Labels, Matcher, QueryError, Queryable, TimeRange};
-use chronolith_promql::engine::batch::{BatchPlan, Member};
+use chronolith_promql::engine::batch::BatchPlan;
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::{Query, QueryResult, Value};
 use chronolith_rules::backfill::{ResultLimits, RoundResults, RoundTimes, results_of};
@@ -20,13 +19,11 @@ use chronolith_rules::group::Group;
 use chronolith_rules::rule::Rule;
 
 use crate::access::Identity;
-use crate::activity::active_queries::StartedQuery;
-use crate::activity::top_queries::QueryLanguage;
 use crate::evaluation::call_context::CallContext;
 use crate::evaluation::promql::value_bytes;
+use crate::evaluation::rules::component::{Component, RuleCall, begin_query, query_over};
 use crate::evaluation::rules::view::{Corrections, RepairView};
 use crate::evaluation::run::{Admitted, further_query_within};
-use crate::evaluation::running::RunningQuery;
 use crate::refusal::Refusal;
 use crate::service::Service;
 
@@ -88,13 +85,6 @@ pub(super) struct Overlay {
 pub(super) struct StoredSeries {
     pub(super) series: BTreeMap<Labels, Columns>,
     memory: Vec<Reservation>,
-}
-
-/// Context, counts and source of an expression.
-struct RuleCall {
-    ctx: CallContext,
-    trace: Arc<Trace>,
-    source: Arc<dyn Queryable>,
 }
 
 /// Gets the results of a rule, by its index among the asked ones.
@@ -196,33 +186,19 @@ impl RuleQueries<'_> {
     ) -> Result<(), BackfillError> {
         self.check()?;
         let calls: Vec<RuleCall> = component.iter().map(|_| self.call()).collect::<Result<_, _>>()?;
-        let interrupts = &self.service.rules.engine.interrupts;
-        // A query may read a part that belongs to another one, so a stop cancels each of them.
-        let _listed: Vec<_> = calls.iter().map(|call| interrupts.enter(call.ctx.cancel_flag())).collect();
-        let members = component.iter().zip(&calls).map(|(idx, RuleCall { ctx, trace, source })| Member {
-            query: &queries[*idx],
-            source: &**source,
-            ctx,
-            trace,
-        });
-        let members: Vec<Member<'_>> = members.collect();
-        let engine = &self.service.queries.engine;
-        let end = engine.run_component(plan, component, &members, &mut |at, compute| {
-            let idx = component[at];
-            let found = self.listed(&queries[idx], &calls[at].ctx, &calls[at].trace, || match compute() {
+        let component = Component { plan, members: component, queries, calls: &calls };
+        component.run(self.service, &mut |idx, call, compute| {
+            let found = self.run_listed(&queries[idx], &call.ctx, &call.trace, || match compute() {
                 Some(result) => result.map_err(|error| error.to_string()),
                 None => Err(String::new()),
             });
-            match found.map(|(value, _memory)| visit(idx, value)) {
+            match found {
+                Ok((value, _memory)) => visit(idx, value),
                 // The expression is evaluated by itself later.
-                Ok(Ok(())) | Err(Failure::Failed(_)) => ControlFlow::Continue(()),
-                Ok(Err(error)) | Err(Failure::Ended(error)) => ControlFlow::Break(error),
+                Err(Failure::Failed(_)) => Ok(()),
+                Err(Failure::Ended(error)) => Err(error),
             }
-        });
-        match end {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(error) => Err(error),
-        }
+        })
     }
 
     fn value_alone(
@@ -241,31 +217,21 @@ impl RuleQueries<'_> {
             None => source,
         };
         let _listed = self.service.rules.engine.interrupts.enter(ctx.cancel_flag());
-        self.listed(query, &ctx, &trace, || {
+        self.run_listed(query, &ctx, &trace, || {
             let result = self.service.queries.engine.run_traced(&*source, query, &ctx, &trace);
             result.map_err(|error| error.to_string())
         })
     }
 
     /// Lists a query while `compute` evaluates it; returns its value with the memory that it takes.
-    fn listed(
+    fn run_listed(
         &self,
         query: &Query<'_>,
         ctx: &CallContext,
         trace: &Arc<Trace>,
         compute: impl FnOnce() -> Result<QueryResult, String>,
     ) -> Result<(Value, Reservation), Failure> {
-        let running = RunningQuery::begin(
-            self.service,
-            StartedQuery {
-                tenant: self.identity.tenant(),
-                language: QueryLanguage::PromQl,
-                text: query.text,
-                times_ms: (query.start_ms, query.end_ms, query.step_ms),
-                ctx,
-                trace: trace.clone(),
-            },
-        );
+        let running = begin_query(self.service, self.identity.tenant(), query, ctx, trace);
         self.service.rules.backfills.evaluations.add(1);
         let result = compute();
         if let Some(id) = running.killed_id() {
@@ -314,14 +280,6 @@ impl RuleQueries<'_> {
     }
 }
 
-/// The query of a rule over `rounds`; over one it is an instant query.
-fn query_of<'q>(rule: &'q Rule, rounds: RoundTimes) -> Query<'q> {
-    Query {
-        text: &rule.query,
-        expr: &rule.expr,
-        start_ms: rounds.first_ms(),
-        end_ms: rounds.last_ms(),
-        step_ms: if rounds.count() == 1 { 0 } else { rounds.interval_ms() },
-        lookback_ms: None,
-    }
+fn query_of(rule: &Rule, rounds: RoundTimes) -> Query<'_> {
+    query_over(rule, rounds.first_ms(), rounds.last_ms(), rounds.interval_ms())
 }

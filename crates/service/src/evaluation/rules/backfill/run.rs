@@ -173,7 +173,7 @@ impl<'a> Run<'a, '_> {
         let from_ms = if state.live.is_none() { rounds.previous_ms() } else { rounds.first_ms() };
         let stored = self.stored(unit, from_ms, rounds.last_ms())?;
         let changes = state.compare(rounds, results, &stored.series);
-        self.take(changes, &stored, pending);
+        self.add_changes(changes, &stored, pending);
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl<'a> Run<'a, '_> {
                 Arc::make_mut(&mut corrections).add(&correction_of(labels, change));
             }
             changed_count += changes.counts.added + changes.counts.replaced + changes.counts.removed;
-            self.take(changes, &own_stored, &mut pending);
+            self.add_changes(changes, &own_stored, &mut pending);
             stored.insert(unit, own_stored);
             last_ms = time_ms;
         }
@@ -304,7 +304,7 @@ impl<'a> Run<'a, '_> {
         changes.counts.equal = 0;
         changes.new_series_count = 0;
         let mut pending = self.pending();
-        self.take(changes, &stored, &mut pending);
+        self.add_changes(changes, &stored, &mut pending);
         self.store(&[unit], pending)
     }
 
@@ -317,7 +317,7 @@ impl<'a> Run<'a, '_> {
         PendingWrite::new(self.queries.service.limits_of(&self.backfill.tenant).duplicates)
     }
 
-    fn take(&mut self, changes: UnitChanges, stored: &StoredSeries, pending: &mut PendingWrite) {
+    fn add_changes(&mut self, changes: UnitChanges, stored: &StoredSeries, pending: &mut PendingWrite) {
         self.totals.samples.add(changes.counts);
         self.totals.series += changes.new_series_count;
         if self.backfill.mode == BackfillMode::Write {

@@ -11,9 +11,10 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use chronolith_base::Reservation;
 use chronolith_model::change::ChangedRanges;
 use chronolith_model::query::Selector;
-use chronolith_model::{Columns, Queryable, TenantId, TimeRange};
+use chronolith_model::{Columns, QueryError, Queryable, TenantId, TimeRange};
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{Query, Value, VectorSample};
 use chronolith_rules::group::Group;
@@ -25,9 +26,9 @@ use chronolith_rules::rule::Rule;
 
 use self::units::Units;
 use crate::access::Identity;
-use crate::activity::active_queries::StartedQuery;
-use crate::activity::top_queries::QueryLanguage;
 use crate::evaluation::call_context::CallContext;
+use crate::evaluation::promql::value_bytes;
+use crate::evaluation::rules::component::{begin_query, query_over};
 use crate::evaluation::rules::view::{Corrections, RepairView};
 use crate::evaluation::run::{Admitted, further_query};
 use crate::evaluation::running::RunningQuery;
@@ -48,8 +49,34 @@ enum Failure {
     Failed(String),
 }
 
-/// Results of a rule by the time of the round; rounds that failed have none.
-type Results = BTreeMap<i64, Vec<RuleSample>>;
+/// Results of a rule by the time of the round, and their memory; rounds that failed have none.
+#[derive(Default)]
+struct Results {
+    rounds: BTreeMap<i64, Vec<RuleSample>>,
+    memory: Vec<Reservation>,
+}
+
+/// A value, and its memory in the call.
+struct CountedValue {
+    value: Value,
+    memory: Reservation,
+}
+
+impl CountedValue {
+    fn new(admitted: &Admitted, value: Value) -> Result<CountedValue, Failure> {
+        match admitted.ctx().budget.reserve(value_bytes(&value)) {
+            Ok(memory) => Ok(CountedValue { value, memory }),
+            Err(full) => Err(Failure::Failed(QueryError::from(full).to_string())),
+        }
+    }
+}
+
+impl Results {
+    fn append(&mut self, mut other: Results) {
+        self.rounds.append(&mut other.rounds);
+        self.memory.append(&mut other.memory);
+    }
+}
 
 /// Differences in rounds of a unit, by time.
 type RoundChanges = Vec<(i64, Correction)>;
@@ -225,7 +252,7 @@ impl<'a> Pass<'a> {
         let mut recorded = self.recorded(unit, first)?;
         let mut changes = RoundChanges::with_capacity(times.len() + 1);
         for &time_ms in times {
-            let of_round = results.iter_mut().filter_map(|one| one.remove(&time_ms)).collect();
+            let of_round = results.iter_mut().filter_map(|one| one.rounds.remove(&time_ms)).collect();
             changes.push((
                 time_ms,
                 self.units.compare(
@@ -292,7 +319,7 @@ impl<'a> Pass<'a> {
                 let mut results = Vec::new();
                 for idx in 0..self.units.order.units[unit].rules.len() {
                     let later = self.units.order.units[unit].later.clone();
-                    results.extend(self.evaluate(unit, idx, &[time_ms], &later)?.remove(&time_ms));
+                    results.extend(self.evaluate(unit, idx, &[time_ms], &later)?.rounds.remove(&time_ms));
                 }
                 let is_changed = self.correct(unit, &mut own, time_ms, results);
                 // After a step that evaluates the round, one for its markers changes nothing.
@@ -412,19 +439,21 @@ impl<'a> Pass<'a> {
 
     /// Results of a rule of a unit in consecutive rounds.
     fn evaluate(&self, unit: usize, idx: usize, times: &[i64], hidden: &[usize]) -> Result<Results, Ended> {
-        let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return Ok(Results::new()) };
+        let (Some(&first), Some(&last)) = (times.first(), times.last()) else {
+            return Ok(Results::default());
+        };
         let group_idx = self.units.order.units[unit].group_idx;
         let group = &self.units.groups[group_idx];
         let rule = &group.rules()[self.units.order.units[unit].rules[idx]];
-        let query = query_of(rule, group, first, last);
+        let query = query_over(rule, first, last, group.interval_ms);
         let value = match self.value(&query, hidden) {
             Ok(value) => value,
             // Series that are equal in no single round may fail a query over several.
             Err(Failure::Failed(_)) if first != last => {
-                let mut results = Results::new();
+                let mut results = Results::default();
                 for &time_ms in times {
                     self.check()?;
-                    results.append(&mut self.evaluate(unit, idx, &[time_ms], hidden)?);
+                    results.append(self.evaluate(unit, idx, &[time_ms], hidden)?);
                 }
                 return Ok(results);
             }
@@ -434,53 +463,54 @@ impl<'a> Pass<'a> {
                     let group = &group.key.name;
                     tracing::warn!(%tenant, group, rule = rule.name, error, "recording rule not repaired");
                 }
-                return Ok(Results::new());
+                return Ok(Results::default());
             }
             Err(Failure::Interrupted) => return Err(Ended),
         };
-        Ok(results_of(self.service, &self.taken.tenant, rule, group, value, times))
+        let series_max = series_max(self.service, &self.taken.tenant);
+        Ok(results_of(series_max, rule, group, value, times))
     }
 
-    fn value(&self, query: &Query<'_>, hidden: &[usize]) -> Result<Value, Failure> {
+    fn value(&self, query: &Query<'_>, hidden: &[usize]) -> Result<CountedValue, Failure> {
         let service = self.service;
         let ctx = further_query(service, &self.admitted);
         let _listed = service.rules.engine.interrupts.enter(ctx.cancel_flag());
         let trace = Arc::new(Trace::new());
-        let _running = listed(self.service, &self.taken.tenant, query, &ctx, &trace);
+        let _running = begin_counted(service, &self.taken.tenant, query, &ctx, &trace);
         let view = self.view(hidden, query.start_ms);
         match service.queries.engine.run_traced(&view, query, &ctx, &trace) {
-            Ok(result) => Ok(result.value),
+            Ok(result) => CountedValue::new(&self.admitted, result.value),
             Err(_) if ctx.check().is_err() => Err(Failure::Interrupted),
             Err(error) => Err(Failure::Failed(error.to_string())),
         }
     }
 }
 
+/// Series that the limits of a tenant allow a rule; 0: as many as it has.
+fn series_max(service: &Service, tenant: &TenantId) -> usize {
+    service.limits_of(tenant).queries.rules.series_max
+}
+
 /// Results of the rounds in which the rule does not exceed a limit.
 fn results_of(
-    service: &Service,
-    tenant: &TenantId,
+    series_max: usize,
     rule: &Rule,
     group: &Group,
-    value: Value,
+    counted: CountedValue,
     times: &[i64],
 ) -> Results {
-    let limit = service.limits_of(tenant).queries.rules.series_max;
-    let mut results = Results::new();
+    let CountedValue { value, memory } = counted;
+    let mut results = Results { rounds: BTreeMap::new(), memory: vec![memory] };
     for (time_ms, value) in by_time(value, times) {
-        let samples = recorded_samples(rule, value, group.limit, time_ms);
-        results.extend(
-            samples
-                .ok()
-                .filter(|samples| limit == 0 || samples.len() <= limit)
-                .map(|samples| (time_ms, samples)),
-        );
+        let samples = recorded_samples(rule, value, group.limit, time_ms).ok();
+        let samples = samples.filter(|samples| series_max == 0 || samples.len() <= series_max);
+        results.rounds.extend(samples.map(|samples| (time_ms, samples)));
     }
     results
 }
 
-/// Lists a query as running until the result is dropped, and counts it.
-fn listed<'q>(
+/// Lists a query of a repair as running until the result is dropped, and counts it.
+fn begin_counted<'q>(
     service: &'q Service,
     tenant: &'q TenantId,
     query: &'q Query<'_>,
@@ -488,28 +518,7 @@ fn listed<'q>(
     trace: &Arc<Trace>,
 ) -> RunningQuery<'q> {
     service.rules.repairs.evaluations.add(1);
-    let started = StartedQuery {
-        tenant,
-        language: QueryLanguage::PromQl,
-        text: query.text,
-        times_ms: (query.start_ms, query.end_ms, query.step_ms),
-        ctx,
-        trace: trace.clone(),
-    };
-    RunningQuery::begin(service, started)
-}
-
-/// The query of a rule over consecutive rounds; over one it is an instant query.
-fn query_of<'q>(rule: &'q Rule, group: &Group, first_ms: i64, last_ms: i64) -> Query<'q> {
-    let step_ms = if first_ms == last_ms { 0 } else { group.interval_ms };
-    Query {
-        text: &rule.query,
-        expr: &rule.expr,
-        start_ms: first_ms,
-        end_ms: last_ms,
-        step_ms,
-        lookback_ms: None,
-    }
+    begin_query(service, tenant, query, ctx, trace)
 }
 
 /// The value of each round.

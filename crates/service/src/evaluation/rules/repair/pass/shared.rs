@@ -5,17 +5,15 @@
 //! Not here: which units may be evaluated together (`pass`), what can be computed once
 //! (`chronolith_promql::engine::batch`).
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use chronolith_promql::Query;
-use chronolith_promql::engine::batch::{BatchPlan, Compute, Member};
+use chronolith_promql::engine::batch::{BatchPlan, Compute};
 use chronolith_promql::engine::trace::Trace;
 use chronolith_rules::rule::Rule;
 
-use super::{Ended, Pass, RoundChanges, listed, query_of, results_of};
-use crate::evaluation::call_context::CallContext;
-use crate::evaluation::rules::view::RepairView;
+use super::{CountedValue, Ended, Pass, RoundChanges, begin_counted, results_of, series_max};
+use crate::evaluation::rules::component::{Component, RuleCall, query_over};
 use crate::evaluation::run::further_query;
 
 /// Rounds of units with one rule each.
@@ -25,13 +23,6 @@ struct SharedRounds<'r> {
     queries: Vec<Query<'r>>,
     times: &'r [i64],
     due: &'r [i64],
-}
-
-/// Context, counts and source of an expression.
-struct SharedCall {
-    ctx: CallContext,
-    trace: Arc<Trace>,
-    source: RepairView,
 }
 
 impl Pass<'_> {
@@ -54,7 +45,7 @@ impl Pass<'_> {
             .map(|&idx| &group.rules()[idx])
             .collect();
         assert_eq!(rules.len(), units.len(), "units of one rule");
-        let queries = rules.iter().map(|rule| query_of(rule, &group, first, last)).collect();
+        let queries = rules.iter().map(|rule| query_over(rule, first, last, group.interval_ms)).collect();
         let rounds = SharedRounds { units: units.to_vec(), rules, queries, times, due };
         let plan = self.service.queries.engine.plan_batch(&rounds.queries);
         for component in plan.components() {
@@ -78,36 +69,18 @@ impl Pass<'_> {
         rounds: &SharedRounds<'_>,
         compared: &mut Vec<(usize, RoundChanges)>,
     ) -> Result<(), Ended> {
-        let call = |_| SharedCall {
+        let call = |_| RuleCall {
             ctx: further_query(self.service, &self.admitted),
             trace: Arc::new(Trace::new()),
-            source: self.view(&[], i64::MAX),
+            source: Arc::new(self.view(&[], i64::MAX)),
         };
-        let calls: Vec<SharedCall> = component.iter().map(call).collect();
-        let interrupts = &self.service.rules.engine.interrupts;
-        // A query may read a part that belongs to another one, so a stop cancels each of them.
-        let _listed: Vec<_> = calls.iter().map(|call| interrupts.enter(call.ctx.cancel_flag())).collect();
-        let members = component.iter().zip(&calls).map(|(idx, SharedCall { ctx, trace, source })| Member {
-            query: &rounds.queries[*idx],
-            source,
-            ctx,
-            trace,
-        });
-        let members: Vec<Member<'_>> = members.collect();
-        let end = self.service.queries.engine.run_component(plan, component, &members, &mut |at, compute| {
-            let idx = component[at];
-            match self.compare_shared(rounds, idx, &calls[at], compute) {
-                Ok(changes) => {
-                    compared.extend(changes.map(|changes| (rounds.units[idx], changes)));
-                    ControlFlow::Continue(())
-                }
-                Err(ended) => ControlFlow::Break(ended),
-            }
-        });
-        match end {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(ended) => Err(ended),
-        }
+        let calls: Vec<RuleCall> = component.iter().map(call).collect();
+        let component = Component { plan, members: component, queries: &rounds.queries, calls: &calls };
+        component.run(self.service, &mut |idx, call, compute| {
+            let changes = self.compare_shared(rounds, idx, call, compute)?;
+            compared.extend(changes.map(|changes| (rounds.units[idx], changes)));
+            Ok(())
+        })
     }
 
     /// Changes of the rounds of one unit; `None` if its rule fails, and is to be evaluated by itself.
@@ -115,27 +88,29 @@ impl Pass<'_> {
         &self,
         rounds: &SharedRounds<'_>,
         idx: usize,
-        call: &SharedCall,
+        call: &RuleCall,
         compute: &mut Compute<'_>,
     ) -> Result<Option<RoundChanges>, Ended> {
         let SharedRounds { units, rules, queries, times, due } = rounds;
         let counters = &self.service.rules.engine.counters;
         let computed = {
-            let _running = listed(self.service, &self.taken.tenant, &queries[idx], &call.ctx, &call.trace);
+            let _running =
+                begin_counted(self.service, &self.taken.tenant, &queries[idx], &call.ctx, &call.trace);
             compute()
         };
-        let value = match computed {
-            Some(Ok(result)) => result.value,
-            Some(Err(_)) | None if call.ctx.check().is_err() => return Err(Ended),
-            Some(Err(_)) | None => {
-                counters.repeated_evaluations.add(1);
-                return Ok(None);
+        let value = computed.and_then(Result::ok).map(|result| result.value);
+        let Some(value) = value.and_then(|value| CountedValue::new(&self.admitted, value).ok()) else {
+            if call.ctx.check().is_err() {
+                return Err(Ended);
             }
+            counters.repeated_evaluations.add(1);
+            return Ok(None);
         };
         counters.shared_evaluations.add(1);
         let unit = units[idx];
         let group = &self.units.groups[self.units.order.units[unit].group_idx];
-        let results = results_of(self.service, &self.taken.tenant, rules[idx], group, value, times);
+        let series_max = series_max(self.service, &self.taken.tenant);
+        let results = results_of(series_max, rules[idx], group, value, times);
         self.compare_rounds(unit, times, due, vec![results]).map(Some)
     }
 }
