@@ -2,29 +2,34 @@
 """History of recording rules: `rules backfill` against `promtool tsdb create-blocks-from rules`.
 
     backfill.py CHRONOLITH PROMETHEUS [--promtool BINARY] [--days 0.5] [--series 200] [--scrape 30] [--interval 60]
-                [--rules 50] [--kills 6] [--report FILE]
+                [--rules 50] [--peer-rules 47] [--compare-days 1] [--kills 6] [--report FILE]
 
-Both servers get the same samples of the last days by remote write, oldest first. Each tool evaluates the same rule
-file over them; the CPU of server and tool is compared. Recorded values are compared bit for bit with range queries of
-Prometheus at the same times, and with promtool's blocks, which Prometheus reads. Prometheus before 3.0 adds in
-another order, so that the last digits may differ, and evaluates rules at other times. A chain of three rules is checked against the
-expressions that it stands for. A second run has to write nothing, and a run over killed tools and servers, on a copy
-of the data, has to record the same. In full: `--days 30 --series 20000 --scrape 60`, with a release build."""
+The server gets samples of the last days by remote write, oldest first; Prometheus gets them as blocks that
+`export blocks` writes. Each tool evaluates the same rule file over them; the CPU of server and tool is compared.
+promtool evaluates rules one by one, so with `--peer-rules` it takes the first ones and its CPU is counted for all.
+Recorded values of the last `--compare-days` are compared bit for bit with range queries of Prometheus at the same
+times, and with promtool's blocks, which Prometheus reads. Prometheus before 3.0 adds in another order, so that the
+last digits may differ, and evaluates rules at other times. A chain of three rules is checked against the expressions
+that it stands for. A second run has to write nothing, and a run over killed tools and servers, on a copy of the data,
+has to record the same.
+In full: `--days 30 --series 20000 --scrape 60 --peer-rules 10`, with a release build."""
 import argparse
 import json
 import math
 import os
+import queue
 import random
 import re
 import shutil
 import struct
 import subprocess
+import threading
 import time
 
 import harness
 from harness import wire
 
-SAMPLES_PER_REQUEST = 200_000
+SAMPLES_PER_REQUEST = 400_000
 CPU_RATIO_MIN = 10
 METRICS = ("req_total", "err_total", "lat_seconds")
 FORMS = [
@@ -71,39 +76,49 @@ class History:
             labels = sorted((name.encode(), value.encode()) for name, value in labels.items())
             self.heads.append(b"".join(wire.f_bytes(1, wire.f_bytes(1, name) + wire.f_bytes(2, value)) for name, value in labels))
         self.count = len(self.heads) * len(self.times)
+        # All values are small integers: a sample of 16 bytes, without its time, of which the varint has six bytes.
+        self.packed = [b"\x12\x10\x09" + struct.pack("<d", value) + b"\x10" for value in range(8192)]
 
-    def value(self, idx, step):
+    def samples(self, idx, at, stamps):
+        packed, steps = self.packed, range(at, at + len(stamps))
         if idx % len(METRICS) == 2:
-            return float((step * (idx % 7 + 1) + idx * 37) % 101)
+            factor, first = idx % 7 + 1, idx * 37
+            return [packed[(step * factor + first) % 101] + stamp for step, stamp in zip(steps, stamps)]
         # A counter that begins again from time to time.
-        return float(step % (400 + idx % 100) * (idx % 13 + 1) + step % (idx % 5 + 2))
+        period, factor, noise = 400 + idx % 100, idx % 13 + 1, idx % 5 + 2
+        return [packed[step % period * factor + step % noise] + stamp for step, stamp in zip(steps, stamps)]
 
     def bodies(self):
         steps = max(1, SAMPLES_PER_REQUEST // len(self.heads))
         for at in range(0, len(self.times), steps):
-            times = self.times[at:at + steps]
-            # A sample of 16 bytes: a value, and a time whose varint has six bytes.
-            stamps = [b"\x10" + wire.varint(seconds * 1000) for seconds in times]
+            stamps = [wire.varint(seconds * 1000) for seconds in self.times[at:at + steps]]
+            size = 18 * len(stamps)
             body = []
             for idx, head in enumerate(self.heads):
-                pack = struct.Struct("<d").pack
-                samples = b"".join(
-                    b"\x12\x10\x09" + pack(self.value(idx, at + step)) + stamp for step, stamp in enumerate(stamps))
-                body.append(b"\x0a" + wire.varint(len(head) + len(samples)) + head + samples)
+                body.append(b"\x0a" + wire.varint(len(head) + size) + head)
+                body.extend(self.samples(idx, at, stamps))
             yield wire.snappy_literal(b"".join(body))
 
-    def send(self, servers):
+    def send(self, server):
         headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0"}
-        clients = [(server.name, wire.Client("http://127.0.0.1:%d" % server.port, timeout=300)) for server in servers]
-        for body in self.bodies():
-            for name, client in clients:
-                for attempt in range(100):
-                    status, _, text = client.request("POST", "/api/v1/write", body, headers)
-                    if status // 100 == 2:
-                        break
-                    # A full head makes room in seconds.
-                    assert status in (429, 503) and attempt < 99, (name, status, text[:200])
-                    time.sleep(2)
+        client = wire.Client("http://127.0.0.1:%d" % server.port, timeout=300)
+        # The next body is made while the server reads this one.
+        bodies = queue.Queue(maxsize=2)
+
+        def make():
+            for body in self.bodies():
+                bodies.put(body)
+            bodies.put(None)
+
+        threading.Thread(target=make, daemon=True).start()
+        while (body := bodies.get()) is not None:
+            for attempt in range(100):
+                status, _, text = client.request("POST", "/api/v1/write", body, headers)
+                if status // 100 == 2:
+                    break
+                # A full head makes room in seconds.
+                assert status in (429, 503) and attempt < 99, (status, text[:200])
+                time.sleep(2)
 
 
 class Tool:
@@ -136,9 +151,10 @@ class Kit:
         # The path is the same for both: it decides the times of rounds.
         self.rules = os.path.join(self.directory, "rules.yml")
         self.independent = os.path.join(self.directory, "independent", "rules.yml")
+        self.peer_names = self.names[:options.peer_rules]
         os.mkdir(os.path.dirname(self.independent))
         with open(self.independent, "w") as file:
-            file.write(rule_file(independent, options.interval))
+            file.write(rule_file(independent[:options.peer_rules], options.interval))
         with open(self.rules, "w") as file:
             file.write(rule_file(independent + CHAIN, options.interval))
 
@@ -151,6 +167,8 @@ class Kit:
         self.peer = harness.prometheus(
             self.options.prometheus, self.directory, wire.free_port(29750), config, "--storage.tsdb.retention.time=5y", "--query.max-samples=500000000")
         self.ours.start()
+
+    def start_peer(self):
         self.peer.start()
         version = self.peer.get("/api/v1/status/buildinfo")["version"]
         self.is_older = int(version.split(".")[0]) < 3
@@ -162,15 +180,22 @@ class Kit:
     def fill(self):
         history = History(self.options.series, self.start_s - 900, self.end_s, self.options.scrape)
         began = time.time()
-        history.send([self.ours, self.peer])
-        harness.note("%d samples written to both in %.0f s" % (history.count, time.time() - began))
+        history.send(self.ours)
+        harness.note("%d samples written in %.0f s" % (history.count, time.time() - began))
         self.figures["samples"] = history.count
 
     def copy(self):
-        """A copy of the data before any backfill."""
+        """A copy of the data before any backfill, and the same samples as blocks of Prometheus."""
         self.ours.stop()
         copied = os.path.join(self.directory, "copy")
         shutil.copytree(os.path.join(self.directory, "ours"), os.path.join(copied, "ours"))
+        blocks = os.path.join(self.directory, "prometheus")
+        os.makedirs(blocks, exist_ok=True)
+        began = time.time()
+        subprocess.run(
+            [self.options.chronolith, "export", "blocks", "--encoding", "prometheus", "--out", blocks, "--data-dir", os.path.join(copied, "ours")],
+            check=True, stdout=subprocess.DEVNULL)
+        harness.note("blocks for Prometheus: %.0f s" % (time.time() - began))
         self.ours.start()
         return copied
 
@@ -215,10 +240,11 @@ class Kit:
         text, code, tool_cpu = Tool(command, self.directory, self.directory + "/promtool.log").end()
         server_cpu, seconds = harness.cpu_seconds(pid) - before, time.time() - began
         assert code == 0, text
-        harness.note("promtool: %d rules, CPU %.2f s of the server and %.2f s of the tool, %.1f s" % (len(self.names), server_cpu, tool_cpu, seconds))
-        # Rules of the chain, of which it evaluates none over the others, count as the average one.
-        cpu = (server_cpu + tool_cpu) * (len(self.names) + len(CHAIN)) / len(self.names)
-        self.figures["promtool"] = {"cpu_s": cpu, "seconds": seconds}
+        rules = len(self.peer_names)
+        harness.note("promtool: %d rules, CPU %.2f s of the server and %.2f s of the tool, %.1f s" % (rules, server_cpu, tool_cpu, seconds))
+        # Rules that it has not evaluated, and the chain, of which it evaluates none over the others, count as the average one.
+        cpu = (server_cpu + tool_cpu) * (len(self.names) + len(CHAIN)) / rules
+        self.figures["promtool"] = {"cpu_s": cpu, "seconds": seconds, "rules": rules}
         ratio = cpu / self.figures["ours"]["cpu_s"]
         self.figures["cpu_ratio"] = ratio
         if self.options.days * self.options.series >= 1000:
@@ -226,12 +252,12 @@ class Kit:
         harness.note("CPU of promtool and its server: %.1f times ours" % ratio)
         return output
 
-    def samples(self, server, name):
-        """Samples of a recorded metric by labels: time to value."""
+    def samples(self, server, name, days=None):
+        """Samples of a recorded metric by labels: time to value; of the last `days`, or of `--compare-days`."""
         found = {}
-        # An hour more than a day before the end: blocks of promtool have the last round too.
-        for end in range(self.end_s, self.start_s, -86400):
-            window = min(86400, end - self.start_s)
+        start = max(self.start_s, self.end_s - int((days or self.options.compare_days) * 86400))
+        for end in range(self.end_s, start, -86400):
+            window = min(86400, end - start)
             result = server.get("/api/v1/query", query="%s[%ds]" % (name, window), time=end)["result"]
             for series in result:
                 values = found.setdefault(tuple(sorted(series["metric"].items())), {})
@@ -278,7 +304,7 @@ class Kit:
             shutil.move(os.path.join(blocks, block), os.path.join(self.directory, "prometheus"))
         self.peer.start()
         differences, count, is_other = [], 0, False
-        for name in self.names:
+        for name in self.peer_names:
             ours, theirs = self.samples(self.ours, name), self.samples(self.peer, name)
             at_ours = {at for values in ours.values() for at in values}
             is_other |= not any(at in at_ours for values in theirs.values() for at in values)
@@ -328,7 +354,8 @@ class Kit:
         harness.note("%d runs" % runs)
         differences, count = [], 0
         for name in self.names + [name for name, _ in CHAIN]:
-            whole, resumed = self.samples(self.ours, name), self.samples(server, name)
+            days = self.options.days
+            whole, resumed = self.samples(self.ours, name, days), self.samples(server, name, days)
             count += sum(map(len, whole.values()))
             if whole != resumed:
                 differences.append("%s: %d and %d samples" % (name, sum(map(len, whole.values())), sum(map(len, resumed.values()))))
@@ -345,6 +372,8 @@ def main():
     parser.add_argument("--scrape", type=int, default=30, help="seconds between samples")
     parser.add_argument("--interval", type=int, default=60, help="seconds between rounds")
     parser.add_argument("--rules", type=int, default=50)
+    parser.add_argument("--peer-rules", type=int, default=47, help="rules that promtool evaluates")
+    parser.add_argument("--compare-days", type=float, default=1, help="days at the end whose values are compared")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report")
@@ -356,6 +385,7 @@ def main():
     kit.start()
     kit.fill()
     copied = kit.copy()
+    kit.start_peer()
     kit.measure_ours()
     blocks = kit.measure_peer()
     kit.compare_queries()
