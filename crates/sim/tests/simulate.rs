@@ -14,7 +14,7 @@ use chronolith_sim::{
 const THREAD_COUNT: u64 = 2;
 
 /// Operations before a merge. The first seeds of a release are the same.
-const OPS_DEFAULT: u64 = 150_000;
+const OPS_DEFAULT: u64 = 100_000;
 
 /// Operations from which on a run is for a release.
 const OPS_OF_RELEASE: u64 = 1_000_000;

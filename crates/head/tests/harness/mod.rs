@@ -27,12 +27,12 @@ pub const WINDOW_MS: i64 = 100_000;
 /// Samples by tenant and series.
 pub type Model = BTreeMap<(String, Labels), BTreeMap<i64, u64>>;
 
-/// Positions of a file of `len` bytes that tests damage one by one: before a merge every third, with another
+/// Positions of a file of `len` bytes that tests damage one by one: before a merge every ninth, with another
 /// first one per file, so that neighbours in different files differ; all with `CHRONOLITH_EVERY_BYTE=1`, as
 /// in the step `every-byte` of `cargo xtask ci --all`.
 pub fn damaged_positions(file_idx: usize, len: usize) -> impl Iterator<Item = usize> {
     let is_release = std::env::var_os("CHRONOLITH_EVERY_BYTE").is_some();
-    let (first, step) = if is_release { (0, 1) } else { (file_idx % 3, 3) };
+    let (first, step) = if is_release { (0, 1) } else { (file_idx % 9, 9) };
     (first..len).step_by(step)
 }
 
