@@ -47,13 +47,9 @@ impl RepairOrder {
     pub fn of(groups: &[Arc<Group>]) -> RepairOrder {
         let mut units: Vec<RepairUnit> =
             groups.iter().enumerate().flat_map(|(idx, group)| units_of(idx, group)).collect();
-        let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (idx, unit) in units.iter().enumerate() {
-            let name = rules_of(groups, unit).map(|(_, rule)| rule.name.as_str()).next();
-            by_name.entry(name.unwrap_or_default()).or_default().push(idx);
-        }
+        let written = WrittenSeries::of(&units, groups);
         let edges: Vec<Edge> =
-            (0..units.len()).flat_map(|reader| edges_of(reader, &units, groups, &by_name)).collect();
+            (0..units.len()).flat_map(|reader| edges_of(reader, &units, groups, &written)).collect();
         for Edge { written, reader, is_later } in edges {
             units[written].readers.push(reader);
             if is_later {
@@ -107,12 +103,34 @@ fn units_of(group_idx: usize, group: &Group) -> Vec<RepairUnit> {
     units
 }
 
+/// Series that units may write.
+struct WrittenSeries<'a> {
+    /// Units by the name of their rules.
+    by_name: HashMap<&'a str, Vec<usize>>,
+    /// Rules of each unit, by their indexes in the group, with what they write.
+    outputs: Vec<Vec<(usize, Output)>>,
+}
+
+impl<'a> WrittenSeries<'a> {
+    fn of(units: &[RepairUnit], groups: &'a [Arc<Group>]) -> WrittenSeries<'a> {
+        let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut outputs = Vec::with_capacity(units.len());
+        for (idx, unit) in units.iter().enumerate() {
+            let rules = groups[unit.group_idx].rules();
+            let name = unit.rules.first().map_or("", |&rule| rules[rule].name.as_str());
+            by_name.entry(name).or_default().push(idx);
+            outputs.push(unit.rules.iter().map(|&rule| (rule, Output::of(&rules[rule]))).collect());
+        }
+        WrittenSeries { by_name, outputs }
+    }
+}
+
 /// Units that a unit reads.
 fn edges_of(
     reader: usize,
     units: &[RepairUnit],
     groups: &[Arc<Group>],
-    by_name: &HashMap<&str, Vec<usize>>,
+    series: &WrittenSeries<'_>,
 ) -> Vec<Edge> {
     let unit = &units[reader];
     let mut edges: HashMap<usize, bool> = HashMap::new();
@@ -122,7 +140,7 @@ fn edges_of(
         for matchers in reads.selectors() {
             let name = matchers.iter().find(|one| &*one.name == METRIC_NAME && one.op == MatchOp::Equal);
             match name {
-                Some(name) => candidates.extend(by_name.get(&*name.value).into_iter().flatten()),
+                Some(name) => candidates.extend(series.by_name.get(&*name.value).into_iter().flatten()),
                 None => candidates.extend(0..units.len()),
             }
         }
@@ -130,9 +148,9 @@ fn edges_of(
         candidates.dedup();
         for written in candidates {
             let other = &units[written];
-            for (other_idx, other_rule) in rules_of(groups, other) {
-                if reads.may_read(&Output::of(other_rule)) {
-                    let is_later = other.group_idx == unit.group_idx && other_idx >= own_idx;
+            for (other_idx, output) in &series.outputs[written] {
+                if reads.may_read(output) {
+                    let is_later = other.group_idx == unit.group_idx && *other_idx >= own_idx;
                     *edges.entry(written).or_default() |= is_later;
                 }
             }
