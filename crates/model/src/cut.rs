@@ -14,14 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// A partition of a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogPartition {
-    /// Id of the topic: one that was deleted and made again is another one, whose offsets begin at 0 again.
-    pub topic: [u8; 16],
-    /// Number of the partition.
-    pub number: u32,
-}
+use crate::log_position::LogPartition;
 
 /// Returns true if the blocks of the cut at offset `cut` may become live in a catalogue whose newest cut of
 /// the partition is `catalogue_cut`. Otherwise the windows are in live blocks already, and the owner drops
@@ -59,8 +52,8 @@ pub fn block_name_hash(
     writer: &[u8; 16],
 ) -> u128 {
     let mut bytes = Vec::with_capacity(52 + folder.len());
-    bytes.extend_from_slice(&partition.topic);
-    bytes.extend_from_slice(&partition.number.to_le_bytes());
+    bytes.extend_from_slice(&partition.topic.0);
+    bytes.extend_from_slice(&partition.number.0.to_le_bytes());
     bytes.extend_from_slice(&cut.to_le_bytes());
     bytes.extend_from_slice(&window_start.to_le_bytes());
     bytes.extend_from_slice(writer);

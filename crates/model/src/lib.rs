@@ -17,6 +17,7 @@ pub mod histogram;
 pub mod index;
 pub mod kind;
 pub mod labels;
+pub mod log_position;
 pub mod matcher;
 pub mod metadata;
 pub mod partition;

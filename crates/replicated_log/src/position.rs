@@ -1,51 +1,11 @@
-//! Names of places in a log, records and limits of reads.
+//! Records, bounds of a partition and limits of reads.
 //!
-//! Not here: the log itself (`log`).
+//! Not here: the log itself (`log`), names of positions (`model`).
 
-use std::fmt;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-
-/// Identity of a topic: a topic that was deleted and made again has another one. Prints as Kafka's tools do.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopicId(pub [u8; 16]);
-
-impl fmt::Display for TopicId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
-    }
-}
-
-impl fmt::Debug for TopicId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TopicId({self})")
-    }
-}
-
-/// Number of a partition, from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionId(pub u32);
-
-impl fmt::Display for PartitionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Place of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Position {
-    /// Identity of the log.
-    pub topic: TopicId,
-    /// Partition of the record.
-    pub partition: PartitionId,
-    /// Offset within the partition. A broker that recognised a repeat and no longer knows the offset of the
-    /// first one leads to an offset after it, so that who waits for this offset has read the record.
-    pub offset: u64,
-}
+pub use chronolith_model::log_position::{PartitionId, Position, TopicId};
 
 /// A record as it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +36,3 @@ pub struct ReadLimits {
     /// Longest wait for a first record.
     pub wait: Duration,
 }
-
-#[cfg(test)]
-mod tests;

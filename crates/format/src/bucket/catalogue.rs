@@ -10,7 +10,8 @@ mod decode;
 mod encode;
 
 use chronolith_base::DecodeError;
-use chronolith_model::cut::{LogPartition, may_publish};
+use chronolith_model::cut::may_publish;
+use chronolith_model::log_position::{LogPartition, PartitionId};
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
@@ -247,7 +248,7 @@ pub enum EncodeError {
     Repeated(Ulid),
     /// A partition has two cuts.
     #[error("partition {0} of the log has two cuts")]
-    RepeatedCut(u32),
+    RepeatedCut(PartitionId),
     /// The content is longer than readers accept.
     #[error("catalogue of {0} bytes before compression, at most {SNAPSHOT_RAW_BYTES_MAX}")]
     TooLong(usize),

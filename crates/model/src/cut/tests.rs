@@ -6,6 +6,7 @@ use std::rc::Rc;
 use chronolith_base::hash::{HashMap, HashSet};
 
 use super::*;
+use crate::log_position::{PartitionId, TopicId};
 
 /// Bit `o`: the sample of the record at offset `o`.
 type Samples = u8;
@@ -376,7 +377,7 @@ fn logs(samples: &[Entry], befores: [i64; 3]) -> Vec<Vec<Entry>> {
     logs
 }
 
-const PARTITION: LogPartition = LogPartition { topic: [7; 16], number: 3 };
+const PARTITION: LogPartition = LogPartition { topic: TopicId([7; 16]), number: PartitionId(3) };
 const A1: Entry = Entry::Sample { store: 0, window: 1 };
 const A2: Entry = Entry::Sample { store: 0, window: 2 };
 const B1: Entry = Entry::Sample { store: 1, window: 1 };
@@ -490,8 +491,8 @@ fn names_of_blocks_are_the_same_in_every_version_and_differ_by_each_part() {
     assert_eq!(base, 0x1289_1763_9193_9def_bbbf);
     assert!(base < 1 << 80);
     let others = [
-        block_name_hash(LogPartition { topic: [8; 16], ..PARTITION }, 5, "a", 0, &[1; 16]),
-        block_name_hash(LogPartition { number: 4, ..PARTITION }, 5, "a", 0, &[1; 16]),
+        block_name_hash(LogPartition { topic: TopicId([8; 16]), ..PARTITION }, 5, "a", 0, &[1; 16]),
+        block_name_hash(LogPartition { number: PartitionId(4), ..PARTITION }, 5, "a", 0, &[1; 16]),
         block_name_hash(PARTITION, 6, "a", 0, &[1; 16]),
         block_name_hash(PARTITION, 5, "b", 0, &[1; 16]),
         block_name_hash(PARTITION, 5, "a", 1, &[1; 16]),

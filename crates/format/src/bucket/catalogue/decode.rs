@@ -2,7 +2,7 @@
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
-use chronolith_model::cut::LogPartition;
+use chronolith_model::log_position::{LogPartition, PartitionId, TopicId};
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
@@ -103,7 +103,7 @@ fn read_cuts(reader: &mut ByteReader<'_>) -> Result<Vec<LogCut>, DecodeError> {
         topic.copy_from_slice(reader.bytes(WHAT, 16)?);
         let number = reader.uvarint(WHAT)?;
         let number = u32::try_from(number).map_err(|_| invalid("32 bits", offset, number))?;
-        let partition = LogPartition { topic, number };
+        let partition = LogPartition { topic: TopicId(topic), number: PartitionId(number) };
         if cuts.last().is_some_and(|last| last.partition >= partition) {
             return Err(invalid("ascending partitions", offset, u64::from(number)));
         }

@@ -146,8 +146,8 @@ fn put_cuts(cuts: &[LogCut], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     }
     put_uvarint(out, cuts.len() as u64);
     for LogCut { partition, offset } in cuts {
-        out.extend_from_slice(&partition.topic);
-        put_uvarint(out, u64::from(partition.number));
+        out.extend_from_slice(&partition.topic.0);
+        put_uvarint(out, u64::from(partition.number.0));
         put_uvarint(out, *offset);
     }
     Ok(())

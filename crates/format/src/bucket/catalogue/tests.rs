@@ -2,6 +2,7 @@
 //! stay small; the golden file reads as ever.
 
 use chronolith_base::crc::crc32c;
+use chronolith_model::log_position::TopicId;
 use proptest::prelude::{any, prop};
 
 use super::super::packed::{Unpacker, put_packed};
@@ -120,7 +121,7 @@ fn etags_round_trip() {
 }
 
 fn partition(topic: u8, number: u32) -> LogPartition {
-    LogPartition { topic: [topic; 16], number }
+    LogPartition { topic: TopicId([topic; 16]), number: PartitionId(number) }
 }
 
 /// Cuts of three partitions, two of them of a topic that was made again.
