@@ -48,12 +48,20 @@ impl Wal {
     /// Appends a frame to the queue; durable only after [`Wal::wait_durable`]. The caller holds the lock that
     /// orders it against other frames of the same stripe.
     pub fn append(&self, kind: u8, stripe: u8, payload: &[u8]) {
+        let _ = self.append_frame(kind, stripe, payload);
+    }
+
+    /// As [`Wal::append`]; returns the position of the frame.
+    pub fn append_frame(&self, kind: u8, stripe: u8, payload: &[u8]) -> WalPosition {
         let mut header = FrameHeader::for_payload(kind, stripe, payload);
         note_queued(payload.len());
+        let mut position = WalPosition(0);
         self.commit.queue(|sequence, pending| {
             header.sequence = sequence;
             header.put_frame(self.key, payload, pending);
+            position = WalPosition(sequence);
         });
+        position
     }
 
     /// Returns the position of the newest frame of any thread: a duplicate of a sample is durable only with

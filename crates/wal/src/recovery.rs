@@ -7,12 +7,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use chronolith_base::{Disk, Env};
+use chronolith_base::{Disk, DiskFile, Env};
 use chronolith_format::head::wal::{ControlRecord, LostFrames, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::control::{ControlFile, control_path};
 use crate::found_segment::{Segment, SegmentEnd, read_head};
 use crate::frame_stream::{BlockBuffers, FrameBlock, FrameStream, zeros_to_end};
+use crate::last_position::{FoundPosition, PositionSearch, RemovedFrames};
 use crate::log::Wal;
 use crate::options::{FileError, WalOptions};
 use crate::segment::{SegmentFile, WalStart, opened_record};
@@ -29,6 +30,10 @@ pub struct Recovery {
     has_control: bool,
     /// Spare segments: name and length.
     spares: Vec<(String, u64)>,
+    /// Frames that starts of a cache of the replicated log have removed.
+    removed: Vec<RemovedFrames>,
+    /// No later frame may have this sequence or a lower one; 0 unless frames are removed.
+    removed_through: u64,
 }
 
 impl Recovery {
@@ -51,6 +56,8 @@ impl Recovery {
             control: None,
             has_control: false,
             spares: Vec::new(),
+            removed: Vec::new(),
+            removed_through: 0,
         };
         for entry in disk.list(dir).map_err(FileError::at(dir))? {
             recovery.take_entry(&entry.name, entry.len);
@@ -175,6 +182,85 @@ impl Recovery {
         Ok(ends)
     }
 
+    /// Returns the last position of the replicated log that no gap comes before, of the frames after
+    /// `needed_after` and after those that the log has freed. Cost: reads all frames that a replay after
+    /// `needed_after` reads.
+    ///
+    /// # Errors
+    /// [`FileError`] if the disk reports an error.
+    pub fn find_position(
+        &mut self,
+        disk: &dyn Disk,
+        needed_after: u64,
+    ) -> Result<Option<FoundPosition>, FileError> {
+        // A slice that was never written needs all frames that are kept, which the control file knows.
+        let freed = self.control.map_or(0, |record| record.start_sequence);
+        let needed_after = needed_after.max(freed);
+        let buffers = BlockBuffers::default();
+        let mut search = PositionSearch::new(needed_after);
+        let skipped = skip::ends_of_skipped(disk, &self.segments, needed_after)?;
+        let mut before = 0;
+        for ((idx, segment), skipped) in self.segments.iter().enumerate().zip(skipped) {
+            if let Some(end) = skipped {
+                before = end.last_sequence.max(before);
+                continue;
+            }
+            let mut stream = self.open_segment(disk, segment, before, &buffers)?;
+            while let Some(block) = stream.next_block()? {
+                search.take(idx, &block);
+                buffers.put(block);
+            }
+            before = search.last_sequence().max(before);
+        }
+        self.removed_through = before;
+        let (found, removed) = search.finish();
+        self.removed = removed;
+        Ok(found)
+    }
+
+    /// Returns true if the log has frames, or had some that are lost. [`Recovery::find_position`] has searched
+    /// them.
+    #[must_use]
+    pub fn had_frames(&self) -> bool {
+        self.removed_through > 0 || self.control.is_some_and(|record| record.sequence > 0)
+    }
+
+    /// Removes all frames after a position, durably. Their sequences are not used again.
+    ///
+    /// # Errors
+    /// [`FileError`] if the disk reports an error; some of the frames may be left, and the next start finds
+    /// the same position.
+    pub fn cut_after(&mut self, disk: &dyn Disk, position: &FoundPosition) -> Result<(), FileError> {
+        if let Some(control) = &mut self.control {
+            self.removed_through = self.removed_through.max(control.sequence);
+            control.sequence = control.sequence.min(position.sequence);
+        }
+        if position.later_count == 0 {
+            return Ok(());
+        }
+        // The last ones first: what a failure leaves begins with the frame after the position.
+        while self.segments.len() > position.segment_idx + 1
+            && let Some(segment) = self.segments.pop()
+        {
+            disk.remove_file(&segment.path).map_err(FileError::at(&segment.path))?;
+        }
+        disk.sync_dir(&self.dir).map_err(FileError::at(&self.dir))?;
+        if let Some(segment) = self.segments.last_mut() {
+            let at = FileError::at(&segment.path);
+            let cut = |file: Box<dyn DiskFile>| {
+                file.set_len(position.end)?;
+                file.sync_data()
+            };
+            disk.open(&segment.path).and_then(cut).map_err(at)?;
+            segment.len = position.end;
+        }
+        if let Some(control) = &mut self.control {
+            let last = self.segments.last().map_or(0, |segment| segment.number);
+            control.last_segment = control.last_segment.min(u32::try_from(last).unwrap_or(u32::MAX));
+        }
+        Ok(())
+    }
+
     /// Opens a segment; `sequence_before` is the last sequence of the segments before it.
     fn open_segment<'a>(
         &self,
@@ -205,6 +291,7 @@ impl Recovery {
         for (segment, end) in self.segments.iter().zip(ends).filter(|(_, end)| end.last_sequence > 0) {
             if let Some(before) = before
                 && end.first_sequence > before + 1
+                && !self.removed.contains(&RemovedFrames { after: before, before: end.first_sequence })
             {
                 let (path, missing) = (segment.path.display(), end.first_sequence - before - 1);
                 notes.push(format!("{path}: {missing} frames are missing before it"));
@@ -250,7 +337,7 @@ impl Recovery {
         let disk = &*env.disk;
         let recorded = self.control.unwrap_or_default();
         let (mut kept, mut unused) = (Vec::new(), Vec::new());
-        let mut sequence = sequence.max(recorded.sequence);
+        let mut sequence = sequence.max(recorded.sequence).max(self.removed_through);
         let (mut next_segment, mut last_segment) = (1, 0);
         for (idx, (segment, end)) in self.segments.iter().zip(ends).enumerate() {
             let Segment { number, path, len, .. } = segment;

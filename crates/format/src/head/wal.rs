@@ -11,6 +11,7 @@ mod old_samples;
 mod overflow;
 mod overflow_histograms;
 mod payload;
+mod position;
 mod samples;
 mod scan;
 mod texts;
@@ -28,6 +29,7 @@ pub use overflow_histograms::{OverflowHistogram, OverflowHistogramChanges, Overf
 pub(super) use overflow_histograms::{put_overflow_histograms, read_overflow_histograms};
 pub(super) use payload::text;
 pub use payload::{DeletesRef, SeriesRecord, SeriesRef, encode_deletes, encode_series};
+pub use position::{POSITION_BYTES, PositionFrame};
 pub use samples::Samples;
 pub use scan::{Damage, FrameRef, Scan, scan_recycled, scan_segment, scan_segment_from};
 pub use texts::{TextsRef, encode_texts, put_text};
@@ -65,6 +67,8 @@ pub const KIND_TEXTS: u8 = 9;
 pub const KIND_OVERFLOW: u8 = 10;
 /// Frame kind: native histograms that were folded into the overflow table of one tenant.
 pub const KIND_OVERFLOW_HISTOGRAMS: u8 = 11;
+/// Frame kind: position in the replicated log up to which the frames before have its records.
+pub const KIND_POSITION: u8 = 12;
 /// Codec of an uncompressed payload; no other is defined.
 pub const CODEC_NONE: u8 = 0;
 /// Stripe byte of frames that belong to no stripe.
