@@ -293,6 +293,10 @@ impl Checkpointer {
         if kept >= self.state.relog_before.load(Ordering::Relaxed) {
             self.state.relog_before.store(0, Ordering::Relaxed);
         }
+        if let Some(cache) = &self.state.log_cache {
+            // The newest position may be in a segment that goes.
+            cache.repeat(&self.state.wal)?;
+        }
         self.state.wal.truncate_through(kept).map_err(HeadError::io(&dir))
     }
 

@@ -11,6 +11,7 @@ use chronolith_wal::WalPosition;
 use crate::checkpoint::{CheckpointState, Checkpointer};
 use crate::evict::reclaim::IdReclaimer;
 use crate::field_history::FieldHistory;
+use crate::log_cache::{CachedLog, LogCache};
 use crate::metric_kinds::MetricKinds;
 use crate::options::{HeadError, HeadOptions, WriteError, wal_dir};
 use crate::read::select::HeadReader;
@@ -55,7 +56,9 @@ impl Head {
             options.window_ms > 0 && TimeUnit::Nano.from_ms(options.window_ms) <= WINDOW_WIDTH_MAX,
             "a window is between a millisecond and 2.4 hours long"
         );
-        let Recovered { state, rolling, report, has_defined } = recover(env, options, progress)?;
+        let recovered = recover(env, options, progress)?;
+        let has_defined = recovered.has_defined();
+        let Recovered { state, rolling, report, .. } = recovered;
         let head = Head::new(state, rolling);
         if has_defined {
             head.checkpointer.settle_definitions_of_log()?;
@@ -190,11 +193,13 @@ impl Head {
     /// # Errors
     /// [`HeadError`]; no acknowledged sample is lost: the next start replays the WAL.
     pub fn close(&self) -> Result<(), HeadError> {
+        let record = self.state.log_cache.as_ref().map(LogCache::pause);
         let _no_writes = self.writer.stop_writes();
         let wal = &self.state.wal;
         if !wal.close() {
             return if wal.is_poisoned() { Ok(wal.sync()?) } else { Ok(()) };
         }
+        drop(record);
         wal.sync()?;
         self.checkpointer.checkpoint_newest()?;
         wal.record_closed().map_err(HeadError::io(&wal_dir(&self.state.options.dir)))
@@ -229,6 +234,12 @@ impl Head {
     #[must_use]
     pub fn reader(&self) -> &HeadReader {
         &self.reader
+    }
+
+    /// Returns the position in the replicated log of which the WAL is a cache ([`HeadOptions::log`]).
+    #[must_use]
+    pub fn log_cache(&self) -> Option<CachedLog<'_>> {
+        self.state.log_cache.as_ref().map(|cache| CachedLog::new(cache, &self.state.wal))
     }
 
     /// Returns the windows that have chunks: lists, snapshots for flushes, removal.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use chronolith_model::log_position::LogPartition;
 use chronolith_wal::{FileError, SyncMode, WalError, WalOptions};
 
 /// Options of the head.
@@ -12,6 +13,8 @@ pub struct HeadOptions {
     pub dir: PathBuf,
     /// Durability at which a write is acknowledged.
     pub sync: SyncMode,
+    /// Partition of a replicated log of which the WAL is a cache.
+    pub log: Option<LogPartition>,
     /// Width of the aligned windows that chunks never cross, in milliseconds.
     pub window_ms: i64,
     /// Writes are refused when fewer bytes are free on the disk; 0 = only when the disk is full.
@@ -46,6 +49,7 @@ impl HeadOptions {
         HeadOptions {
             dir,
             sync: SyncMode::Fsync,
+            log: None,
             window_ms: 7_200_000,
             free_bytes_min: 64 << 20,
             wal_segment_bytes: 64 << 20,
@@ -202,6 +206,14 @@ pub enum WriteError {
     },
 }
 
+impl WriteError {
+    /// Returns true if the same batch never fits the memory limits, so that no retry helps.
+    #[must_use]
+    pub fn never_fits(&self) -> bool {
+        matches!(self, WriteError::NeverFits { .. } | WriteError::NeverFitsShare { .. })
+    }
+}
+
 /// Reasons why an operation on the head failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadError {
@@ -220,6 +232,19 @@ pub enum HeadError {
         path: PathBuf,
         /// Description: what, where, expected and found.
         what: String,
+    },
+    /// The directory of an owner of a partition of a replicated log cannot be continued. Nothing is lost: the
+    /// log and the bucket have its samples.
+    #[error("the cache of the replicated log cannot be continued: {0}")]
+    LogCache(String),
+    /// The directory of an owner is a cache of another partition, or of a topic that was made again. Samples
+    /// before its position that are in no block may be nowhere else.
+    #[error("the directory is the cache of {found}, and the owner is of {expected}")]
+    OtherPartition {
+        /// Partition of the directory.
+        found: LogPartition,
+        /// Partition of the owner.
+        expected: LogPartition,
     },
     /// Writes are refused.
     #[error(transparent)]

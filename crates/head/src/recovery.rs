@@ -9,6 +9,7 @@ mod copies;
 mod definitions;
 mod files;
 mod log;
+pub(crate) mod log_cache;
 mod overflow;
 mod positions;
 pub(crate) mod progress;
@@ -36,6 +37,7 @@ use crate::index::ids::SeriesIds;
 use crate::index::key_hash::KeyHash;
 use crate::index::series_keys::SeriesKeyCache;
 use crate::index::tenant::Tenants;
+use crate::log_cache::LogCache;
 use crate::options::{HeadError, HeadOptions};
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
@@ -46,6 +48,7 @@ use crate::texts::TextStore;
 use definitions::{LiveSeries, LoadedDefinitions};
 use files::CheckpointFiles;
 use log::{KnownSeries, LogReplay, ReplayedLog};
+use log_cache::Loaded;
 use overflow::LoadedOverflow;
 use positions::{Positions, SlicePosition};
 use sealed::OpenedSealed;
@@ -76,6 +79,7 @@ struct Restored {
     wal: Wal,
     texts: TextStore,
     overflow: LoadedOverflow,
+    log_cache: Option<LogCache>,
     relog_before: u64,
     series_count: u64,
 }
@@ -85,8 +89,14 @@ pub(crate) struct Recovered {
     pub(crate) state: Arc<HeadState>,
     pub(crate) rolling: CheckpointState,
     pub(crate) report: ReplayReport,
-    /// Set if the WAL created series that the series file does not have.
-    pub(crate) has_defined: bool,
+    has_defined: bool,
+}
+
+impl Recovered {
+    /// Returns true if the WAL created series that the series file does not have.
+    pub(crate) fn has_defined(&self) -> bool {
+        self.has_defined
+    }
 }
 
 /// Restores the state of the head from disk.
@@ -97,7 +107,8 @@ pub(crate) fn recover(
 ) -> Result<Recovered, HeadError> {
     let start_ns = env.clock.mono_ns();
     let mut report = ReplayReport::default();
-    let FoundFiles { files, log } = find_files(env, &options, progress, &mut report)?;
+    let FoundFiles { files, mut log } = find_files(env, &options, progress, &mut report)?;
+    let note_count = report.notes.len();
     let OpenedSealed { store, unusable } = sealed::open_all(env, &options)?;
     let series = Arc::new(SeriesStore::new(env, options.window_ms, store, options.histogram_bytes_max));
     let mut checkpoint = load_checkpoint(env, &files, &series, progress, &mut report)?;
@@ -106,6 +117,9 @@ pub(crate) fn recover(
     sealed::finish(env, &options, &series.store, unusable, &checkpoint.slices, &mut report)?;
     let positions = positions_of(&series, &checkpoint);
     let overflow = overflow::load(env, &files, &mut checkpoint.tenants, &mut report)?;
+    let loss = report.notes.get(note_count).cloned();
+    let loaded = Loaded { slices: &checkpoint.slices, positions: &positions, overflow: &overflow, loss };
+    let position = log_cache::cut_after_position(env, options.log, &mut log, &loaded, &mut report)?;
     let log_start_ns = env.clock.mono_ns();
     let known = known_series(&series, &mut checkpoint, live);
     let replayed =
@@ -113,6 +127,7 @@ pub(crate) fn recover(
     note_lost_frames(&files, &log, &positions, &checkpoint.slices, &replayed.ends, &mut report);
     overflow.note_missing(&replayed.tenants, &replayed.ends, &mut report);
     let wal = continue_log(env, &options, log, &checkpoint, overflow.newest(), &replayed.ends)?;
+    let log_cache = options.log.map(|partition| LogCache::new(partition, position.as_ref(), &wal));
     let pace = measured_pace(env, log_start_ns, &positions, &replayed.ends);
     let rolling = rolling_of(&series, checkpoint, &replayed, &wal, pace);
     let relog_before = relog_before(&wal, &rolling, &positions, &replayed.ends);
@@ -121,14 +136,26 @@ pub(crate) fn recover(
     report.series = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
     report.duration_ns = env.clock.mono_ns().saturating_sub(start_ns);
     let series_count = report.series;
-    let restored =
-        Restored { series, tenants, series_keys, next_id, wal, texts, overflow, relog_before, series_count };
+    let restored = Restored {
+        series,
+        tenants,
+        series_keys,
+        next_id,
+        wal,
+        texts,
+        overflow,
+        log_cache,
+        relog_before,
+        series_count,
+    };
     let state = build(env, options, restored);
-    remove_unusable_texts(&state, &mut report);
+    let lost_texts = remove_unusable_texts(&state, &mut report);
+    log_cache::check_replay(&report, lost_texts)?;
     save_texts(&state)?;
     if has_overflow_changes {
         save_overflow(&state)?;
     }
+    log_cache::settle(&state)?;
     Ok(Recovered { state, rolling, report, has_defined: defined_count > 0 })
 }
 
@@ -142,6 +169,7 @@ fn find_files(
     let mut files = CheckpointFiles::find(env, &options.dir)?;
     let known_key = files.known_key(&*env.disk)?;
     let log = Recovery::open(env, &files.dir, known_key, &mut report.notes)?;
+    log_cache::check_marker(env, options, &files, &log)?;
     files.key = log.key();
     announce(&log, progress);
     Ok(FoundFiles { files, log })
@@ -394,6 +422,7 @@ fn build(env: &Env, options: HeadOptions, restored: Restored) -> Arc<HeadState> 
         series: restored.series,
         wal: restored.wal,
         texts: restored.texts,
+        log_cache: restored.log_cache,
         field_history: OnceLock::new(),
         is_typed: AtomicBool::new(false),
         maintenance: Mutex::new(()),
@@ -402,16 +431,19 @@ fn build(env: &Env, options: HeadOptions, restored: Restored) -> Arc<HeadState> 
     })
 }
 
-/// Deletes samples whose texts are lost, and frees texts that no sample names.
-fn remove_unusable_texts(state: &HeadState, report: &mut ReplayReport) {
+/// Deletes samples whose texts are lost, and frees texts that no sample names. Returns the number of deleted
+/// samples.
+fn remove_unusable_texts(state: &HeadState, report: &mut ReplayReport) -> u64 {
     crate::checkpoint::texts::note_found(state);
+    let mut lost_count = 0;
     if !report.notes.is_empty() {
-        let lost_count = lost::delete_all(state);
+        lost_count = lost::delete_all(state);
         if lost_count > 0 {
             report.notes.push(format!("{lost_count} samples are left out: their texts are lost"));
         }
     }
     unused::free_all_unused(state);
+    lost_count
 }
 
 /// Makes changes of overflow tables durable that the WAL had: a repeat of a folded sample is acknowledged

@@ -3,7 +3,8 @@
 //! Invariant: lock order is reclaim, gate, maintenance, checkpoint, files of
 //! overflow tables, overflow table of a tenant, its index, its texts in use,
 //! stripe, stale keys, then the leaves (queue of the WAL, sealed files, series keys). An append shares the
-//! texts in use before it takes the index.
+//! texts in use before it takes the index. A record of the replicated log is locked before the gate by its
+//! writer, and after the checkpoint by work that copies memory; once the WAL is closed, no record begins.
 //! Not here: the operations on it (`write`, `read`, `checkpoint`, `evict`, `recovery`).
 
 use std::io;
@@ -13,13 +14,14 @@ use std::sync::{Arc, OnceLock};
 use chronolith_base::Env;
 use chronolith_base::disk::is_short_of_files;
 use chronolith_model::WordKind;
-use chronolith_wal::Wal;
+use chronolith_wal::{Wal, WalError};
 use parking_lot::Mutex;
 
 use crate::counters::Counters;
 use crate::field_history::FieldHistory;
 use crate::index::HeadIndex;
 use crate::index::field_types::KindSet;
+use crate::log_cache::LogCache;
 use crate::options::{HeadError, HeadOptions, TYPED_FILE, WriteError, wal_dir};
 use crate::series::SeriesStore;
 use crate::texts::TextStore;
@@ -32,6 +34,8 @@ pub(crate) struct HeadState {
     pub(crate) series: Arc<SeriesStore>,
     pub(crate) wal: Wal,
     pub(crate) texts: TextStore,
+    /// Position in the replicated log, if the WAL is a cache of it.
+    pub(crate) log_cache: Option<LogCache>,
     /// Fields in blocks, if there are any.
     pub(crate) field_history: OnceLock<Box<dyn FieldHistory>>,
     /// Set once the data directory is marked as one with integers or texts.
@@ -81,6 +85,12 @@ impl HeadState {
         })?;
         self.is_typed.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Returns once the WAL has a durable position of the replicated log that what was copied from memory so
+    /// far is not ahead of, if the WAL is a cache of the log.
+    pub(crate) fn settle_position(&self) -> Result<(), WalError> {
+        self.log_cache.as_ref().map_or(Ok(()), |cache| cache.settle(&self.wal))
     }
 
     /// Writes buffered sealed chunks; refuses appends if that fails.

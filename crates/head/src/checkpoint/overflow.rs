@@ -12,7 +12,7 @@ use chronolith_format::head::overflow_file::{
     HistogramSlotState, LabelValuesState, OverflowFileWriter, SlotState,
 };
 use chronolith_model::{OverflowPolicy, TenantLimits};
-use chronolith_wal::WalPosition;
+use chronolith_wal::{WalError, WalPosition};
 
 use crate::index::overflow::{IDLE_MS, OverflowState};
 use crate::index::tenant::TenantHead;
@@ -31,7 +31,8 @@ pub(crate) fn prepare(state: &HeadState, limits: &TenantLimits) -> Result<(), Wr
     if is_off || state.index.has_overflow_file() {
         return Ok(());
     }
-    write(state).map_err(|error| match error {
+    // Called while a record of the replicated log is applied. The tables are empty, so no position is needed.
+    write(state, || Ok(())).map_err(|error| match error {
         HeadError::Io { error, .. } if is_short_of_files(&error) => WriteError::NoFileDescriptor,
         error => WriteError::Marker(error.to_string()),
     })
@@ -43,14 +44,17 @@ pub(crate) fn prepare(state: &HeadState, limits: &TenantLimits) -> Result<(), Wr
 /// # Errors
 /// [`HeadError`]; the files before stay.
 pub(crate) fn save(state: &HeadState) -> Result<(), HeadError> {
-    if state.index.has_overflow_file() { write(state) } else { Ok(()) }
+    if state.index.has_overflow_file() { write(state, || state.settle_position()) } else { Ok(()) }
 }
 
-fn write(state: &HeadState) -> Result<(), HeadError> {
+/// Writes a checkpoint; `settle` runs between copying the tables and the rename.
+fn write(state: &HeadState, settle: impl FnOnce() -> Result<(), WalError>) -> Result<(), HeadError> {
     let dir = wal_dir(&state.options.dir);
     let mut files = state.index.overflow_files();
     let new_paths = files.next_paths(&dir);
-    let newest = write_generation(state, new_paths.clone()).map_err(HeadError::io(&dir))?;
+    let (newest, mut file) = write_generation(state, new_paths.clone()).map_err(HeadError::io(&dir))?;
+    settle()?;
+    file.publish().map_err(HeadError::io(&dir))?;
     let old_paths = files.add(new_paths);
     state.index.note_overflow_file();
     if !state.wal.is_disk_full() {
@@ -65,8 +69,9 @@ fn write(state: &HeadState) -> Result<(), HeadError> {
     Ok(())
 }
 
-/// Writes the tables of all tenants; returns the newest position that a table covers.
-fn write_generation(state: &HeadState, paths: Vec<PathBuf>) -> std::io::Result<WalPosition> {
+/// Writes the tables of all tenants; returns the newest position that a table covers, and the file, which is
+/// not published yet.
+fn write_generation(state: &HeadState, paths: Vec<PathBuf>) -> std::io::Result<(WalPosition, AppendFile)> {
     let start = state.wal.position();
     let mut newest = start;
     let mut writer = OverflowFileWriter::new(state.wal.key());
@@ -88,8 +93,7 @@ fn write_generation(state: &HeadState, paths: Vec<PathBuf>) -> std::io::Result<W
     }
     writer.put_end(start.0);
     file.append(&writer.take())?;
-    file.publish()?;
-    Ok(newest)
+    Ok((newest, file))
 }
 
 fn put_tenant(

@@ -154,6 +154,7 @@ impl Checkpointer {
         let mut buffer = std::mem::take(&mut rolling.buffer);
         let generation = slice_state.generation + 1;
         let (header, sealed_end) = self.copy_slice(slice, generation, mark, &mut buffer);
+        self.state.settle_position()?;
         let written = self.store_slice(rolling, slice, slice_state, sealed_end, &buffer);
         if buffer.capacity() <= BUFFER_BYTES_MAX {
             rolling.buffer = buffer;

@@ -8,6 +8,7 @@ use chronolith_format::head::series_file::{FILE_HEADER_BYTES, FileHeader};
 use chronolith_format::head::slice::{self, SliceHeader};
 
 use crate::index::overflow;
+use crate::log_cache::LOG_CACHE_FILE;
 use crate::options::{HeadError, TYPED_FILE, wal_dir};
 use crate::series::sealed::sealed_dir;
 use crate::texts;
@@ -27,6 +28,8 @@ pub(super) struct CheckpointFiles {
     pub(super) texts: BTreeMap<u64, Vec<PathBuf>>,
     /// Checkpoints of overflow tables, by generation.
     pub(super) overflow: BTreeMap<u64, Vec<PathBuf>>,
+    /// Set if the directory is one of an owner of a partition of the replicated log.
+    pub(super) is_log_cache: bool,
     /// Key of the WAL, which all files carry; 0 until the WAL is found if no file of the checkpoint has one.
     pub(super) key: u128,
 }
@@ -46,6 +49,7 @@ impl CheckpointFiles {
             definitions: BTreeMap::new(),
             texts: BTreeMap::new(),
             overflow: BTreeMap::new(),
+            is_log_cache: false,
             key: 0,
         };
         for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
@@ -63,6 +67,10 @@ impl CheckpointFiles {
         let path = self.dir.join(name);
         let number = |suffix: &str| name.strip_suffix(suffix).and_then(|n| n.parse::<u64>().ok());
         if [VERSION_FILE, TYPED_FILE].contains(&name) {
+            return Ok(());
+        }
+        if name == LOG_CACHE_FILE {
+            self.is_log_cache = true;
             return Ok(());
         }
         if name.ends_with(".tmp") {
@@ -90,6 +98,14 @@ impl CheckpointFiles {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if there is no file.
+    pub(super) fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+            && self.definitions.is_empty()
+            && self.texts.is_empty()
+            && self.overflow.is_empty()
     }
 
     /// Returns the key of the WAL from the headers of the newest files that have a valid one.

@@ -33,6 +33,11 @@ use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
 use crate::texts::TextStore;
 
+/// Returns the sequence after which the WAL must be read.
+pub(super) fn needed_after(positions: &Positions, overflow: &LoadedOverflow) -> u64 {
+    positions.oldest.min(positions.defined_sequence).min(overflow.needed_after())
+}
+
 /// Series of the checkpoint, which the replay starts with.
 pub(super) struct KnownSeries {
     pub(super) tenants: Tenants,
@@ -148,8 +153,7 @@ impl<'a> LogReplay<'a> {
     ) -> Result<Vec<SegmentEnd>, HeadError> {
         let wal = self.wal;
         let series = self.series;
-        let needed_after =
-            self.positions.oldest.min(self.positions.defined_sequence).min(self.overflow.needed_after());
+        let needed_after = needed_after(self.positions, self.overflow);
         let mut notes = Vec::new();
         let ends = wal.replay_after(&*series.env.disk, needed_after, buffers, &mut notes, |idx, block| {
             let segment = &wal.segments()[idx];

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
+use chronolith_model::log_position::Position;
+
 /// Progress of the replay, readable while [`crate::Head::open`] runs on another thread.
 #[derive(Debug, Default)]
 pub struct ReplayProgress {
@@ -34,4 +36,9 @@ pub struct ReplayReport {
     pub bytes: u64,
     /// Duration in nanoseconds.
     pub duration_ns: u64,
+    /// Of an owner of a partition of the replicated log, the position of the next record; `None` if there is
+    /// none yet.
+    pub log_position: Option<Position>,
+    /// Frames of the WAL after that position, which were removed: the log is read again.
+    pub removed_frames: u64,
 }

@@ -8,6 +8,7 @@ mod fields;
 mod harness;
 mod histograms;
 mod limits;
+mod log_cache;
 mod memory;
 mod merged_snapshot;
 mod model;
