@@ -165,7 +165,18 @@ fn check_segment(env: &Env, path: &Path, is_last: bool, report: &mut CheckReport
             report.damage(path, damage.offset as u64, text);
         }
     }
-    Some((scan.frames.first()?.header.sequence, scan.frames.last()?.header.sequence))
+    let first = scan.frames.first()?;
+    let payload = bytes.get(first.payload.clone()).unwrap_or_default();
+    let first = first_after_removed(first.header.kind, payload).unwrap_or(first.header.sequence);
+    Some((first, scan.frames.last()?.header.sequence))
+}
+
+/// Returns the sequence from which on an owner of a partition has removed the frames before a position, which
+/// are not missing.
+fn first_after_removed(kind: u8, payload: &[u8]) -> Option<u64> {
+    let position =
+        (kind == wal::KIND_POSITION).then(|| wal::PositionFrame::decode(payload).ok()).flatten()?;
+    Some(position.resumes_after?.saturating_add(1))
 }
 
 /// Verifies that all frames and segments of the control file exist; `found` has the first and last frame of

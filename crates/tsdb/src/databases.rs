@@ -279,6 +279,13 @@ impl DatabaseStore {
         self.current.read().policies.get(store).map(|policy| policy.owner.clone())
     }
 
+    /// Returns the store of `owner` that has `id` in the bucket.
+    pub(crate) fn store_with_id(&self, owner: &TenantId, id: BucketStoreId) -> Option<StoreId> {
+        let catalog = self.catalog();
+        let mut policies = catalog.of(owner)?.policies();
+        policies.find(|policy| policy.bucket_id == Some(id)).map(|policy| policy.store.clone())
+    }
+
     /// Returns true if the bucket may know a store of `owner`: the databases of the bucket were read before.
     pub(crate) fn has_bucket_ids(&self, owner: &TenantId) -> bool {
         let current = self.current.read();

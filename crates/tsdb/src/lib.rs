@@ -54,7 +54,7 @@ pub use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 pub use chronolith_format::store_name;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, OverflowMetric, ReplayProgress, SyncMode, TenantMemory, TenantStats,
-    WalError, WriteError,
+    WalError, WriteError, discard_log_cache,
 };
 pub use chronolith_model::BlockEncoding;
 pub use data_dir::{is_data_dir_locked, lock_data_dir};
@@ -75,6 +75,6 @@ pub use query::unit::in_milliseconds;
 pub use tenant_deletions::{DeletionProgress, DeletionState, DeletionStep};
 pub use tenant_usage::{LimitUse, TenantSize};
 pub use tsdb::{
-    Applied, BucketJobs, Databases, MaintenanceStats, OwnPolicyError, ReplayStats, Settings, Tsdb,
-    TsdbReader, TsdbStatistics, TsdbStats, WalJobs,
+    Applied, ApplyRecordError, BucketJobs, Databases, MaintenanceStats, OwnPolicyError, RecordEffect,
+    Records, ReplayStats, Settings, Tsdb, TsdbReader, TsdbStatistics, TsdbStats, WalJobs,
 };

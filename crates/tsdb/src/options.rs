@@ -9,6 +9,7 @@ use crate::window::WINDOW_MS;
 use chronolith_base::{Disk, Env, machine};
 use chronolith_block::PoolLimits;
 use chronolith_head::{HeadError, HeadOptions, SyncMode};
+use chronolith_model::log_position::LogPartition;
 
 /// Options of the database.
 #[derive(Debug, Clone)]
@@ -95,6 +96,9 @@ pub struct WalOptions {
     pub checkpoint_bytes: u64,
     /// Size that a segment reserves on disk.
     pub segment_bytes: u64,
+    /// Partition of a replicated log of which the directory is a cache, in an owner of the partition. Samples
+    /// come as its records, and its cuts decide when windows become blocks.
+    pub log: Option<LogPartition>,
 }
 
 /// Compaction of blocks.
@@ -123,7 +127,7 @@ impl TsdbOptions {
                 waiting_bytes_max: 1 << 30,
             },
             idle: IdleOptions { after_ms: 900_000, series_min: 1000 },
-            wal: WalOptions { checkpoint_bytes: 4 << 30, segment_bytes: 64 << 20 },
+            wal: WalOptions { checkpoint_bytes: 4 << 30, segment_bytes: 64 << 20, log: None },
             compaction: CompactionOptions { block_bytes_max: 2 << 30, bytes_per_second: 64 << 20 },
             free_bytes_min: 64 << 20,
             head_memory: HeadMemoryOptions { limit: HeadMemory::Percent(50), tenant_percent: 100 },
@@ -199,6 +203,7 @@ impl TsdbOptions {
     pub(crate) fn head(&self, env: &Env) -> HeadOptions {
         HeadOptions {
             sync: self.sync,
+            log: self.wal.log,
             free_bytes_min: self.free_bytes_min,
             window_ms: WINDOW_MS,
             wal_segment_bytes: self.wal.segment_bytes,

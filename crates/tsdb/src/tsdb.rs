@@ -5,10 +5,12 @@
 //! acknowledgement on.
 //! Not here: storage of samples (`head`, `block`), parts that the facade returns, each in a file of its own.
 
+mod batch_writer;
 mod bucket_jobs;
 mod databases;
 mod own_policy;
 mod reader;
+mod records;
 mod settings;
 mod statistics;
 mod stats;
@@ -20,12 +22,11 @@ use std::sync::atomic::AtomicU64;
 
 use chronolith_base::Env;
 use chronolith_base::disk::{LockGuard, make_dir};
-use chronolith_head::{Head, HeadError, ReplayProgress, WalPosition, WriteError, queued_bytes_of_thread};
+use chronolith_head::{Head, HeadError, ReplayProgress, WriteError};
 use chronolith_model::change::{ChangeWatch, Changed, ChangedRanges, Generation};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    Deletion, DuplicatePolicy, OverflowPolicy, Queryable, ReachedLimit, Reject, StoreId, TenantId,
-    TenantLimits, WriteBatch, WriteOutcome,
+    Deletion, DuplicatePolicy, Queryable, StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::snapshot::remove_incomplete;
@@ -40,59 +41,32 @@ use crate::bucket_maintenance::BucketMaintenance;
 use crate::changes::Writer;
 use crate::data_dir::lock_data_dir;
 use crate::databases::{CatalogOwners, DatabaseStore};
-use crate::exemplars::{ExemplarStorage, ExemplarWindow};
+use crate::exemplars::ExemplarStorage;
 use crate::frame_log::copies::Findings;
 use crate::graphite::GraphiteLog;
 use crate::ingestion_rate::{IngestionRates, RequestSize};
 use crate::maintenance::store_removal::forget_removed;
 use crate::maintenance::{GuardedClock, Maintenance};
-use crate::metadata::{Change, MetadataStore};
+use crate::metadata::MetadataStore;
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::fields::BlockFields;
 use crate::storage::{SideStores, Storage};
 use crate::tenant_deletions::TenantDeletions;
-use crate::tenant_usage::{LimitUse, overflow_uses};
 use crate::upload::Uploads;
+pub use batch_writer::Applied;
+use batch_writer::BatchWriter;
 pub use bucket_jobs::BucketJobs;
 pub use databases::Databases;
 pub use own_policy::OwnPolicyError;
 use own_policy::OwnPolicyWriter;
 pub use reader::TsdbReader;
+pub use records::{ApplyRecordError, RecordEffect, Records};
 pub use settings::Settings;
 pub use statistics::TsdbStatistics;
 pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
 use stats::{StartReport, StatsSources};
 use stored_kinds::StoredKinds;
 pub use wal_jobs::WalJobs;
-
-/// A batch that is visible and may not be durable yet, see [`Tsdb::apply`].
-#[must_use = "it is acknowledged after `Tsdb::wait_durable`"]
-pub struct Applied {
-    outcome: WriteOutcome,
-    position: WalPosition,
-    change: Change,
-    wal_bytes: u64,
-}
-
-impl Applied {
-    /// Bytes that it has queued for the WAL.
-    #[must_use]
-    pub fn wal_bytes(&self) -> u64 {
-        self.wal_bytes
-    }
-
-    /// Joins a batch and the next one of the same request, which are acknowledged together. The later one has
-    /// the later place in the log.
-    pub fn join(mut self, later: Applied) -> Applied {
-        self.outcome.add(later.outcome);
-        Applied {
-            outcome: self.outcome,
-            position: self.position.max(later.position),
-            change: self.change.max(later.change),
-            wal_bytes: self.wal_bytes + later.wal_bytes,
-        }
-    }
-}
 
 /// The time series database of all tenants.
 pub struct Tsdb {
@@ -288,24 +262,13 @@ impl Tsdb {
     ) -> Result<Applied, WriteError> {
         let _permit = self.storage.admit_write(store)?;
         let limits = self.storage.limits_of(store);
-        let queued_before = queued_bytes_of_thread();
-        let (mut outcome, position) = self.append_to_head(store, &limits, batch)?;
-        let wal_bytes = queued_bytes_of_thread() - queued_before;
-        self.note_full_store(store, &limits, &mut outcome);
-        // After the samples are visible and before they are acknowledged, as result caches require.
-        self.storage.changes().note_batch(store, batch, writer);
-        if let Some(written) = outcome.overflow.written {
-            self.storage.note_change(store, written);
-        }
-        if !store.is_default()
-            && let Some(&first) = batch.times.iter().min()
-        {
-            self.storage.note_change_of_owner(store, first);
-        }
-        let change = self.storage.metadata().keep(store, &batch.metadata);
-        let window = ExemplarWindow::of(&limits, self.storage.env().clock.now_ms());
-        self.exemplars.append(store, window, batch, &mut outcome);
-        Ok(Applied { outcome, position, change, wal_bytes })
+        let clock = &self.storage.env().clock;
+        let size = RequestSize::of(batch);
+        // A batch is refused as a whole or not at all.
+        self.ingestion_rates.take(store, &limits, size, clock.mono_ns())?;
+        self.batch_writer().apply(store, &limits, clock.now_ms(), batch, writer).inspect_err(|_| {
+            self.ingestion_rates.give_back(store, &limits, size);
+        })
     }
 
     /// Returns when an applied batch is durable as the sync mode promises. Blocks the thread, and needs no
@@ -319,49 +282,21 @@ impl Tsdb {
         Ok(applied.outcome)
     }
 
+    /// Returns the application of records if the options name a partition of a replicated log.
+    #[must_use]
+    pub fn records(&self) -> Option<Records<'_>> {
+        let log = self.storage.head().log_cache()?;
+        Some(Records::new(&self.storage, self.batch_writer(), log))
+    }
+
+    fn batch_writer(&self) -> BatchWriter<'_> {
+        BatchWriter { storage: &self.storage, exemplars: &self.exemplars }
+    }
+
     /// Returns the reason why all writes are refused until a restart, if they are.
     #[must_use]
     pub fn failure(&self) -> Option<WriteError> {
         self.storage.head().failure()
-    }
-
-    /// Takes the tokens of the tenant's rate limit and appends. A batch is refused as a whole or not at all.
-    fn append_to_head(
-        &self,
-        store: &StoreId,
-        limits: &TenantLimits,
-        batch: &WriteBatch,
-    ) -> Result<(WriteOutcome, WalPosition), WriteError> {
-        let clock = &self.storage.env().clock;
-        let size = RequestSize::of(batch);
-        self.ingestion_rates.take(store, limits, size, clock.mono_ns())?;
-        self.storage.head().append(store, limits, clock.now_ms(), batch).inspect_err(|_| {
-            self.ingestion_rates.give_back(store, limits, size);
-        })
-    }
-
-    /// Adds the use of `series-limit` to an outcome with series that it rejects, or the use of a limit of
-    /// folded series. Nothing is added if the store has fewer series: the index has no room, or series have
-    /// left meanwhile.
-    fn note_full_store(&self, store: &StoreId, limits: &TenantLimits, outcome: &mut WriteOutcome) {
-        if outcome.rejected[Reject::SeriesLimit as usize] == 0 {
-            return;
-        }
-        if limits.ingestion.overflow == OverflowPolicy::Fold {
-            let uses = overflow_uses(&self.storage, store, limits);
-            let full = uses.into_iter().find(|one| one.limit.is_some_and(|limit| one.used >= limit));
-            if let Some(LimitUse { setting: Some(setting), used, limit: Some(limit), .. }) = full {
-                let name = setting.to_owned();
-                outcome.note_reached(ReachedLimit { kind: Reject::SeriesLimit, name, used, limit });
-                return;
-            }
-        }
-        let used = self.storage.head().statistics().series_count_of(store);
-        let limit = limits.series_max as u64;
-        if used >= limit {
-            let name = String::new();
-            outcome.note_reached(ReachedLimit { kind: Reject::SeriesLimit, name, used, limit });
-        }
     }
 
     /// Refuses further writes, makes everything durable, brings the checkpoint up to date so that the next

@@ -73,7 +73,12 @@ impl JobRunner for IdleFlushJobs {
     /// Ends a generation of series; those without samples for two generations are idle. Cost: one scan of the
     /// hot records of the head.
     fn search(&mut self, cx: &JobContext<'_>) -> Found {
-        let count_min = cx.storage.options().idle.series_min;
+        let options = cx.storage.options();
+        if options.wal.log.is_some() {
+            // A series leaves the head with the cut of its windows.
+            return Found::All(Vec::new());
+        }
+        let count_min = options.idle.series_min;
         let found = cx.storage.head().windows().age_series();
         self.idle = self.take_due(found, count_min);
         let job = |idle: &IdleSeries| {

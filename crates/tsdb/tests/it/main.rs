@@ -40,6 +40,7 @@ mod nanoseconds;
 mod open_files;
 mod own_policy;
 mod policy;
+mod records;
 mod retention;
 mod rollups;
 mod snapshot;
