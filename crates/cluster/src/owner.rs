@@ -1,0 +1,283 @@
+//! Owner of a partition: reads its records from the log and applies them to its store, in order.
+//!
+//! Invariants: a record is applied at the position of the store, which moves with it, so a restart goes on
+//! where the store is (ADR 0138); no offset is passed over unless its record is kept aside or the operator
+//! has accepted its loss; a record of a later version stops the owner.
+//! Not here: windows that become blocks, the log itself (`replicated_log`), HTTP (`server`).
+
+mod error;
+mod options;
+mod refused;
+mod status;
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronolith_base::Clock;
+use chronolith_format::record::{RecordError, decode_record};
+use chronolith_model::WriteBatch;
+use chronolith_model::log_position::LogPartition;
+use chronolith_replicated_log::{Bounds, LogError, Record as LogRecord, ReplicatedLog};
+use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WalError, WriteError};
+use parking_lot::Mutex;
+
+pub use error::OwnerError;
+pub use options::OwnerOptions;
+pub use refused::{BucketRefusals, RefusedRecords};
+use status::StatusState;
+pub use status::{NotReady, OwnerStatus};
+pub use store::open_store;
+
+/// Shortest and longest pause after a failure that a repeat may end.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Failure of a step.
+#[derive(Debug)]
+enum StepError {
+    /// The same step may succeed later; the text is the reason.
+    Retry(String),
+    /// Nothing but an operator helps.
+    Stop(OwnerError),
+}
+
+impl From<OwnerError> for StepError {
+    fn from(error: OwnerError) -> StepError {
+        StepError::Stop(error)
+    }
+}
+
+impl From<WriteError> for StepError {
+    fn from(error: WriteError) -> StepError {
+        match error {
+            WriteError::Wal(WalError::Poisoned(_) | WalError::Closed) => StepError::Stop(error.into()),
+            error => StepError::Retry(error.to_string()),
+        }
+    }
+}
+
+/// Owner of a partition.
+pub struct Owner {
+    log: Arc<dyn ReplicatedLog>,
+    tsdb: Arc<Tsdb>,
+    refusals: Arc<dyn RefusedRecords>,
+    clock: Arc<dyn Clock>,
+    options: OwnerOptions,
+    partition: LogPartition,
+    status: StatusState,
+    /// Memory of the samples of a record.
+    batch: Mutex<WriteBatch>,
+}
+
+impl Owner {
+    /// Returns the owner of the partition that `tsdb` was opened for. Its first record is the one at the
+    /// position of the store, else the one at [`OwnerOptions::resume`].
+    ///
+    /// # Errors
+    /// [`OwnerError`]: the log cannot be read, is another one, or lacks records from there on.
+    ///
+    /// # Panics
+    /// If the store was not opened for a partition.
+    pub fn open(
+        log: Arc<dyn ReplicatedLog>,
+        tsdb: Arc<Tsdb>,
+        refusals: Arc<dyn RefusedRecords>,
+        clock: Arc<dyn Clock>,
+        options: OwnerOptions,
+    ) -> Result<Owner, OwnerError> {
+        let records = tsdb.records().expect("the store of an owner has a partition");
+        let partition = records.partition();
+        if log.identity() != partition.topic {
+            return Err(OwnerError::OtherTopic { expected: partition, found: log.identity() });
+        }
+        let next = records.next().map_or(options.resume, |position| position.offset);
+        let bounds = log.bounds(partition.number)?;
+        if next > bounds.end {
+            return Err(OwnerError::LogEndsEarly { partition, next, end: bounds.end });
+        }
+        if next < bounds.start && !options.accepts(&(next..bounds.start)) {
+            return Err(OwnerError::Gap { partition, lost: next..bounds.start, what: String::new() });
+        }
+        if records.next().is_none() {
+            records.start(next.max(bounds.start))?;
+        } else if next < bounds.start {
+            pass_over(&records, bounds.start)?;
+        }
+        Ok(Owner {
+            log,
+            tsdb,
+            refusals,
+            clock,
+            options,
+            partition,
+            status: StatusState::default(),
+            batch: Mutex::new(WriteBatch::from_labels()),
+        })
+    }
+
+    /// Reads and applies records until `is_stopped` is set. Pauses after failures; blocks the thread, which
+    /// is none of an async runtime.
+    ///
+    /// # Errors
+    /// [`OwnerError`]: the owner cannot go on without an operator.
+    pub fn run(&self, is_stopped: &AtomicBool) -> Result<(), OwnerError> {
+        let mut pause = PAUSE_MIN;
+        while !is_stopped.load(Ordering::Acquire) {
+            match self.step() {
+                Ok(()) => pause = PAUSE_MIN,
+                Err(StepError::Retry(why)) => {
+                    tracing::warn!(partition = %self.partition, why, "an owner waits");
+                    self.clock.sleep(pause);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                Err(StepError::Stop(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the state of the owner.
+    #[must_use]
+    pub fn status(&self) -> OwnerStatus {
+        self.status.snapshot()
+    }
+
+    /// Returns the reason why queries of recent data have to ask another owner, if there is one.
+    ///
+    /// # Errors
+    /// [`NotReady`].
+    pub fn check_ready(&self) -> Result<(), NotReady> {
+        self.status.check_ready(self.options.ready_lag)
+    }
+
+    /// Reads once, and applies what came.
+    fn step(&self) -> Result<(), StepError> {
+        let result = self.try_step();
+        match &result {
+            Ok(()) => self.status.set_fault(None),
+            Err(StepError::Retry(why)) => self.status.set_fault(Some(why.clone())),
+            Err(StepError::Stop(error)) => {
+                tracing::error!(partition = %self.partition, %error, "an owner has stopped");
+                self.status.set_fault(Some(error.to_string()));
+            }
+        }
+        result
+    }
+
+    fn try_step(&self) -> Result<(), StepError> {
+        let records = self.records();
+        let next = records.next().expect("an owner has a position").offset;
+        let read = match self.log.read(self.partition.number, next, self.options.read) {
+            Ok(read) => read,
+            Err(error) => return self.after_failed_read(&records, next, error),
+        };
+        let mut timestamp_ms = None;
+        for record in &read {
+            self.take(&records, record)?;
+            timestamp_ms = Some(record.timestamp_ms);
+        }
+        self.note_lag(&records, timestamp_ms)
+    }
+
+    /// Publishes the lag after records were applied, the last of them written at `timestamp_ms`.
+    fn note_lag(&self, records: &Records<'_>, timestamp_ms: Option<i64>) -> Result<(), StepError> {
+        let next = records.next().expect("an owner has a position").offset;
+        let bounds = self.log.bounds(self.partition.number).map_err(retry)?;
+        // A read without records is at the end: the last offsets may have none.
+        let lag_ms = match timestamp_ms {
+            Some(written_ms) if next < bounds.end => (self.clock.now_ms() - written_ms).max(0),
+            _ => 0,
+        };
+        self.status.note_lag(next, bounds, lag_ms);
+        Ok(())
+    }
+
+    fn after_failed_read(&self, records: &Records<'_>, next: u64, error: LogError) -> Result<(), StepError> {
+        let partition = self.partition;
+        let (lost, what) = match error {
+            LogError::Damaged { lost, what, .. } => (next..lost.end, what),
+            LogError::OffsetOutOfRange { bounds: Bounds { start, .. }, .. } if next < start => {
+                (next..start, String::new())
+            }
+            LogError::OffsetOutOfRange { bounds: Bounds { end, .. }, .. } => {
+                return Err(OwnerError::LogEndsEarly { partition, next, end }.into());
+            }
+            LogError::TopicReplaced { found, .. } => {
+                return Err(OwnerError::OtherTopic { expected: partition, found }.into());
+            }
+            error => return Err(retry(error)),
+        };
+        if !self.options.accepts(&lost) {
+            return Err(OwnerError::Gap { partition, lost, what }.into());
+        }
+        tracing::error!(%partition, from = lost.start, to = lost.end, "lost records are left out, as accepted");
+        pass_over(records, lost.end)?;
+        Ok(())
+    }
+
+    /// Applies a record, or keeps it aside.
+    fn take(&self, records: &Records<'_>, log_record: &LogRecord) -> Result<(), StepError> {
+        let LogRecord { offset, timestamp_ms, value } = log_record;
+        let mut batch = self.batch.lock();
+        let record = match decode_record(value, self.options.source, &mut batch) {
+            Ok(record) => record,
+            Err(error @ (RecordError::LaterVersion { .. } | RecordError::Protocol { .. })) => {
+                return Err(OwnerError::LaterVersion { position: self.partition.at(*offset), error }.into());
+            }
+            Err(error) => return self.keep_aside(records, *offset, value, &error.to_string()),
+        };
+        match records.apply(*offset, &record, &batch) {
+            Ok(effect) => {
+                let outcome = match effect {
+                    RecordEffect::Written(outcome) => Some(outcome),
+                    RecordEffect::Deleted(_) | RecordEffect::None => None,
+                };
+                self.status.note_applied(&record, *timestamp_ms, outcome.as_deref());
+                Ok(())
+            }
+            Err(ApplyRecordError::Write(error)) if !error.never_fits() => Err(error.into()),
+            Err(error @ ApplyRecordError::UnknownStore { .. }) => Err(retry(error)),
+            Err(error) => self.keep_aside(records, *offset, value, &error.to_string()),
+        }
+    }
+
+    /// Keeps a record that cannot be applied, and goes on after it.
+    fn keep_aside(
+        &self,
+        records: &Records<'_>,
+        offset: u64,
+        value: &Bytes,
+        why: &str,
+    ) -> Result<(), StepError> {
+        if self.status.refused_count() >= self.options.refused_max {
+            let position = self.partition.at(offset);
+            let error = OwnerError::TooManyRefused { position, why: why.to_owned() };
+            return Err(error.into());
+        }
+        self.refusals.keep(self.partition, offset, value).map_err(retry)?;
+        tracing::error!(partition = %self.partition, offset, why, "a record cannot be applied, it is kept aside");
+        self.status.note_refused(offset);
+        records.skip(offset)?;
+        Ok(())
+    }
+
+    fn records(&self) -> Records<'_> {
+        self.tsdb.records().expect("the store of an owner has a partition")
+    }
+}
+
+/// Moves the position to `next`, before which no record is left.
+fn pass_over(records: &Records<'_>, next: u64) -> Result<(), WriteError> {
+    // The position moves behind a record.
+    next.checked_sub(1).map_or(Ok(()), |last| records.skip(last))
+}
+
+fn retry(error: impl ToString) -> StepError {
+    StepError::Retry(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! Reasons why an owner does not go on.
+
+use std::ops::Range;
+
+use chronolith_format::record::RecordError;
+use chronolith_model::log_position::{LogPartition, Position, TopicId};
+use chronolith_replicated_log::LogError;
+use chronolith_tsdb::WriteError;
+
+/// Error that an operator has to resolve. The store keeps its position.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnerError {
+    /// The log cannot be read at the start.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The store refuses records.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The topic was deleted and made again: offsets mean other records.
+    #[error(
+        "the directory is the cache of {expected}, and the log is topic {found}: records that no block has are \
+         lost if the topic was deleted; start with an empty directory to go on with the other topic"
+    )]
+    OtherTopic {
+        /// Partition of the store.
+        expected: LogPartition,
+        /// Topic of the log.
+        found: TopicId,
+    },
+    /// The log lost records that are in no block.
+    #[error(
+        "{partition} lacks offsets {} to {} (exclusive), and no block has their samples{}{what}; to go on \
+         without them start with --owner.accept-gap {}-{}",
+        lost.start, lost.end, if what.is_empty() { "" } else { ": " }, lost.start, lost.end
+    )]
+    Gap {
+        /// The partition.
+        partition: LogPartition,
+        /// Offsets of the lost records.
+        lost: Range<u64>,
+        /// Damage that the log has reported.
+        what: String,
+    },
+    /// The log ends before the position of the store: it lost records that were applied.
+    #[error(
+        "{partition} ends at offset {end}, before the position {next} of the store: the log has lost records"
+    )]
+    LogEndsEarly {
+        /// The partition.
+        partition: LogPartition,
+        /// Position of the store.
+        next: u64,
+        /// End of the log.
+        end: u64,
+    },
+    /// A later version wrote a record that this one does not read.
+    #[error("offset {} of partition {}: {error}; upgrade this owner, readers before writers", position.offset, position.partition)]
+    LaterVersion {
+        /// Position of the record.
+        position: Position,
+        /// Version or protocol of the record.
+        error: RecordError,
+    },
+    /// More records cannot be applied than are kept aside.
+    #[error("too many records cannot be applied, the next one at offset {} of partition {}: {why}", position.offset, position.partition)]
+    TooManyRefused {
+        /// Position of the record.
+        position: Position,
+        /// Reason.
+        why: String,
+    },
+}

@@ -1,0 +1,129 @@
+//! State of an owner for readiness, pages and metrics.
+
+use std::time::Duration;
+
+use chronolith_format::record::Record;
+use chronolith_model::WriteOutcome;
+use chronolith_replicated_log::Bounds;
+use parking_lot::Mutex;
+
+/// Time by which the clock of a gateway may be ahead of the log's; a record further ahead does not move the
+/// time of the partition.
+const CLOCK_AHEAD_MS_MAX: i64 = 600_000;
+
+/// State of an owner.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnerStatus {
+    /// Offset of the next record; `None` before the first read.
+    pub next_offset: Option<u64>,
+    /// First offset of the log.
+    pub log_start: u64,
+    /// Offset that the next record of the log gets.
+    pub log_end: u64,
+    /// Age of the last applied record while there are later ones, else 0.
+    pub lag_ms: i64,
+    /// Time of the partition: the greatest arrival time, of clocks that are not far ahead.
+    pub log_time_ms: Option<i64>,
+    /// Records applied since the start.
+    pub applied_count: u64,
+    /// Records kept aside since the start.
+    pub refused_count: u64,
+    /// Offset of the last record that was kept aside.
+    pub last_refused: Option<u64>,
+    /// Samples accepted since the start, repeats included.
+    pub accepted_count: u64,
+    /// Samples rejected since the start.
+    pub rejected_count: u64,
+    /// Records whose arrival time is far ahead of the log's time.
+    pub ahead_count: u64,
+    /// Reason why the owner waits or has stopped.
+    pub fault: Option<String>,
+}
+
+/// Reason why an owner is not ready.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotReady {
+    /// Nothing was read yet.
+    #[error("the log has not been read yet")]
+    NotStarted,
+    /// The owner waits or has stopped.
+    #[error("{0}")]
+    Fault(String),
+    /// The owner is catching up.
+    #[error(
+        "lag of {lag_ms} ms at offset {next_offset} of {log_end}, at most {ready_lag_ms} ms (owner.ready-lag)"
+    )]
+    Lag {
+        /// Age of the last applied record.
+        lag_ms: i64,
+        /// Offset of the next record.
+        next_offset: u64,
+        /// End of the log.
+        log_end: u64,
+        /// Limit.
+        ready_lag_ms: u128,
+    },
+}
+
+/// State that the thread of the owner changes.
+#[derive(Default)]
+pub(super) struct StatusState(Mutex<OwnerStatus>);
+
+impl StatusState {
+    pub(super) fn snapshot(&self) -> OwnerStatus {
+        self.0.lock().clone()
+    }
+
+    pub(super) fn refused_count(&self) -> u64 {
+        self.0.lock().refused_count
+    }
+
+    pub(super) fn set_fault(&self, fault: Option<String>) {
+        self.0.lock().fault = fault;
+    }
+
+    /// Counts a record that the log took at `timestamp_ms`.
+    pub(super) fn note_applied(&self, record: &Record, timestamp_ms: i64, outcome: Option<&WriteOutcome>) {
+        let arrival_ms = match record {
+            Record::Samples { origin, .. } | Record::Delete { origin, .. } => origin.arrival_ms,
+            Record::Tick { arrival_ms } => *arrival_ms,
+            Record::Cut(cut) => cut.arrival_ms,
+        };
+        let mut status = self.0.lock();
+        status.applied_count += 1;
+        if arrival_ms <= timestamp_ms.saturating_add(CLOCK_AHEAD_MS_MAX) {
+            status.log_time_ms = status.log_time_ms.max(Some(arrival_ms));
+        } else {
+            status.ahead_count += 1;
+        }
+        if let Some(outcome) = outcome {
+            status.accepted_count += outcome.accepted_count;
+            status.rejected_count += outcome.rejected_count();
+        }
+    }
+
+    pub(super) fn note_refused(&self, offset: u64) {
+        let mut status = self.0.lock();
+        status.refused_count += 1;
+        status.last_refused = Some(offset);
+    }
+
+    pub(super) fn note_lag(&self, next_offset: u64, bounds: Bounds, lag_ms: i64) {
+        let mut status = self.0.lock();
+        (status.next_offset, status.lag_ms) = (Some(next_offset), lag_ms);
+        (status.log_start, status.log_end) = (bounds.start, bounds.end);
+    }
+
+    pub(super) fn check_ready(&self, ready_lag: Duration) -> Result<(), NotReady> {
+        let status = self.0.lock();
+        if let Some(fault) = &status.fault {
+            return Err(NotReady::Fault(fault.clone()));
+        }
+        let Some(next_offset) = status.next_offset else { return Err(NotReady::NotStarted) };
+        let (lag_ms, log_end, ready_lag_ms) = (status.lag_ms, status.log_end, ready_lag.as_millis());
+        if u128::from(lag_ms.unsigned_abs()) >= ready_lag_ms {
+            return Err(NotReady::Lag { lag_ms, next_offset, log_end, ready_lag_ms });
+        }
+        Ok(())
+    }
+}

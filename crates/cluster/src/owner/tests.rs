@@ -1,0 +1,366 @@
+//! Owners over a simulated log: stopped after every step, cut off from the log, with records that cannot be
+//! applied, and with logs that have lost records.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use chronolith_base::{Env, ManualClock, MemDisk, Rng};
+use chronolith_format::record::{
+    BatchPart, Record, RecordEncoder, RecordOrigin, RecordStore, SampleOrigin, encode_event,
+};
+use chronolith_ingest::protocols::sent_keys;
+use chronolith_model::log_position::{PartitionId, TopicId};
+use chronolith_model::{
+    Columns, DuplicatePolicy, Labels, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange,
+};
+use chronolith_replicated_log::Ticket;
+use chronolith_replicated_log::sim::{SimFaults, SimLog, SimOptions, SimTopic};
+use chronolith_tsdb::{ReplayProgress, SyncMode, TsdbOptions};
+
+use super::*;
+
+const START_MS: i64 = 1_795_132_800_000;
+const P0: PartitionId = PartitionId(0);
+const SERIES: u64 = 5;
+
+/// Records that were kept aside, in memory.
+#[derive(Default)]
+struct Kept {
+    records: Mutex<BTreeMap<u64, Bytes>>,
+    is_away: AtomicBool,
+}
+
+impl RefusedRecords for Kept {
+    fn keep(&self, _partition: LogPartition, offset: u64, record: &Bytes) -> Result<(), String> {
+        if self.is_away.load(Ordering::Relaxed) {
+            return Err("the bucket is away".to_owned());
+        }
+        self.records.lock().insert(offset, record.clone());
+        Ok(())
+    }
+}
+
+/// A machine of an owner, and the topic.
+struct TestEnv {
+    env: Env,
+    clock: Arc<ManualClock>,
+    disk: Arc<MemDisk>,
+    topic: SimTopic,
+    kept: Arc<Kept>,
+    options: OwnerOptions,
+}
+
+impl TestEnv {
+    fn new(seed: u64, faults: SimFaults) -> TestEnv {
+        let (env, clock, disk) = Env::fake(START_MS, seed);
+        let options = SimOptions { faults, ..SimOptions::new(1, seed) };
+        let topic = SimTopic::new(clock.clone(), options);
+        let options = OwnerOptions::new(sent_keys);
+        TestEnv { env, clock, disk, topic, kept: Arc::default(), options }
+    }
+
+    /// Another machine with the same topic.
+    fn second(&self, seed: u64) -> TestEnv {
+        let (env, _, disk) = Env::fake(START_MS, seed);
+        let env = Env { clock: self.env.clock.clone(), ..env };
+        let (clock, topic, kept) = (self.clock.clone(), self.topic.clone(), self.kept.clone());
+        TestEnv { env, clock, disk, topic, kept, options: self.options.clone() }
+    }
+
+    fn connect(&self) -> SimLog {
+        self.topic.connect().expect("reachable")
+    }
+
+    fn store(&self) -> Arc<Tsdb> {
+        let mut options = TsdbOptions::new(PathBuf::from("/data"));
+        options.wal.segment_bytes = 32 << 10;
+        options.sync = SyncMode::Interval(1000);
+        options.limits.default.retention_ms = 0;
+        options.wal.log = Some(LogPartition { topic: self.connect().identity(), number: P0 });
+        let progress = Arc::new(ReplayProgress::default());
+        let (tsdb, discarded) = open_store(&self.env, &options, &progress, None).expect("opens");
+        assert_eq!(discarded, None, "no stop makes a directory unusable");
+        tsdb
+    }
+
+    fn try_owner(&self, tsdb: &Arc<Tsdb>) -> Result<Owner, OwnerError> {
+        let log = Arc::new(self.connect());
+        let clock = self.env.clock.clone();
+        Owner::open(log, tsdb.clone(), self.kept.clone(), clock, self.options.clone())
+    }
+
+    fn owner(&self) -> (Owner, Arc<Tsdb>) {
+        let tsdb = self.store();
+        (self.try_owner(&tsdb).expect("opens"), tsdb)
+    }
+
+    /// Appends until the log has acknowledged the record.
+    fn send(&self, log: &SimLog, record: &[u8]) -> u64 {
+        loop {
+            let sent = log.append(P0, Bytes::copy_from_slice(record)).and_then(Ticket::wait);
+            match sent {
+                Ok(position) => return position.offset,
+                Err(error) => assert!(error.is_retriable(), "{error}"),
+            }
+        }
+    }
+
+    /// All samples, by series.
+    fn content(&self, tsdb: &Tsdb) -> BTreeMap<String, Vec<(i64, u64)>> {
+        let ctx = ReadContext::unlimited(self.env.clock.clone());
+        let mut all = BTreeMap::new();
+        for name in (0..SERIES).map(|number| format!("s{number}")) {
+            let matchers = [Matcher::equal("__name__", &name)];
+            let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+            let source = tsdb.reader().queryable(&TenantId::anonymous());
+            let mut batches = source.select(&selector, &ctx).expect("selects");
+            let mut series = Vec::new();
+            while batches.next_batch(&mut series).expect("a batch") {}
+            for one in &series {
+                let mut columns = Columns::default();
+                one.samples.read(TimeRange::ALL, &mut columns).expect("reads");
+                let values = columns.values.into_iter().map(f64::to_bits);
+                all.insert(name.clone(), columns.times.into_iter().zip(values).collect());
+            }
+        }
+        all
+    }
+}
+
+/// A record with some samples that arrived at `arrival_ms`.
+fn samples(rng: &Rng, arrival_ms: i64) -> Vec<u8> {
+    let mut batch = WriteBatch::from_labels();
+    for _ in 0..=rng.below(3) {
+        let name = format!("s{}", rng.below(SERIES));
+        let time = arrival_ms - (rng.below(30) * 1000).cast_signed();
+        let value = rng.below(1000) as f64;
+        batch.push_labels(&Labels::from_pairs([("__name__", &*name)]), &[(time, value)]);
+    }
+    let series: Vec<u32> = (0..batch.series.len() as u32).collect();
+    let part = BatchPart { series: &series, exemplars: &[], metadata: &[] };
+    let request = RecordOrigin {
+        tenant: TenantId::anonymous(),
+        store: RecordStore::Default,
+        request_id: String::new(),
+        arrival_ms,
+    };
+    let duplicates = if rng.below(2) == 0 { DuplicatePolicy::KeepFirst } else { DuplicatePolicy::LastWins };
+    let mut records = Vec::new();
+    RecordEncoder::default()
+        .encode(SampleOrigin { request: &request, duplicates }, &batch, part, |bytes| {
+            records.push(bytes.to_vec());
+        })
+        .expect("small");
+    records.remove(0)
+}
+
+fn tick(arrival_ms: i64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_event(&Record::Tick { arrival_ms }, &mut bytes).expect("small");
+    bytes
+}
+
+/// Steps until everything in the log is applied.
+fn catch_up(test_env: &TestEnv, owner: &Owner) {
+    test_env.topic.finish_arrivals();
+    let end = test_env.connect().bounds(P0).expect("bounds").end;
+    for _ in 0..10_000 {
+        match owner.step() {
+            Ok(()) | Err(StepError::Retry(_)) => {}
+            Err(StepError::Stop(error)) => panic!("{error}"),
+        }
+        let status = owner.status();
+        if status.next_offset.is_some_and(|next| next >= end) && status.fault.is_none() {
+            return;
+        }
+    }
+    panic!("the owner does not catch up: {:?}", owner.status());
+}
+
+fn stopped(owner: &Owner) -> OwnerError {
+    match owner.step() {
+        Err(StepError::Stop(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Two owners, one of which is killed after every step, and a log with faults: both have the same samples,
+/// and each acknowledged record is in them.
+#[test]
+fn an_owner_that_is_killed_after_each_step_equals_one_that_is_not() {
+    for seed in 0..6 {
+        let test_env = TestEnv::new(seed, SimFaults { stored_twice: 20, ..SimFaults::some() });
+        let (log, rng) = (test_env.connect(), Rng::from_seed(seed));
+        let second = test_env.second(100 + seed);
+        let (steady, steady_store) = test_env.owner();
+        let (mut owner, mut store) = second.owner();
+        for round in 0..40 {
+            for _ in 0..rng.below(6) {
+                test_env.send(&log, &samples(&rng, START_MS + round * 1000));
+            }
+            for one in [&steady, &owner] {
+                if let Err(StepError::Stop(error)) = one.step() {
+                    panic!("seed {seed}: {error}");
+                }
+            }
+            if rng.below(3) == 0 {
+                store.wal_jobs().roll_checkpoint();
+            }
+            store.wal_jobs().sync();
+            drop((owner, store));
+            match rng.below(3) {
+                0 => second.disk.kill(),
+                1 => second.disk.crash(),
+                _ => second.disk.crash_partly(&rng),
+            }
+            (owner, store) = second.owner();
+        }
+        catch_up(&test_env, &steady);
+        catch_up(&second, &owner);
+        let content = test_env.content(&steady_store);
+        assert_eq!(content.len(), SERIES as usize, "seed {seed}");
+        assert_eq!(second.content(&store), content, "seed {seed}");
+        assert_eq!(steady.status().refused_count, 0);
+    }
+}
+
+#[test]
+fn damaged_records_are_kept_aside_and_later_versions_stop_the_owner() {
+    let test_env = TestEnv::new(1, SimFaults::default());
+    let (log, rng) = (test_env.connect(), Rng::from_seed(1));
+    let (owner, _store) = test_env.owner();
+    let good = samples(&rng, START_MS);
+    let mut damaged = good.clone();
+    damaged[20] ^= 1;
+    test_env.send(&log, &good);
+    let bad_offset = test_env.send(&log, &damaged);
+    test_env.send(&log, &tick(START_MS + 5000));
+    test_env.kept.is_away.store(true, Ordering::Relaxed);
+    assert!(matches!(owner.step(), Err(StepError::Retry(why)) if why.contains("the bucket is away")));
+    assert_eq!(owner.check_ready(), Err(NotReady::Fault("the bucket is away".to_owned())));
+    test_env.kept.is_away.store(false, Ordering::Relaxed);
+    catch_up(&test_env, &owner);
+    assert_eq!(owner.check_ready(), Ok(()));
+    let status = owner.status();
+    assert_eq!((status.applied_count, status.refused_count, status.last_refused), (2, 1, Some(bad_offset)));
+    assert_eq!(status.log_time_ms, Some(START_MS + 5000));
+    let kept = test_env.kept.records.lock().clone();
+    assert_eq!(kept.into_iter().collect::<Vec<_>>(), [(bad_offset, Bytes::from(damaged))]);
+
+    let mut later = good;
+    later[4] = 77;
+    let end = later.len() - 4;
+    let sum = chronolith_base::crc::crc32c(&later[..end]).to_le_bytes();
+    later[end..].copy_from_slice(&sum);
+    test_env.send(&log, &later);
+    let error = stopped(&owner).to_string();
+    assert!(error.contains("record of version 77") && error.contains("upgrade this owner"), "{error}");
+    assert_eq!(owner.status().next_offset, Some(3), "the position stays before it");
+}
+
+#[test]
+fn refused_records_have_a_limit() {
+    let mut test_env = TestEnv::new(2, SimFaults::default());
+    test_env.options.refused_max = 2;
+    let log = test_env.connect();
+    let (owner, _store) = test_env.owner();
+    for _ in 0..3 {
+        test_env.send(&log, b"no record");
+    }
+    let error = stopped(&owner).to_string();
+    assert!(error.contains("offset 2 of partition 0"), "{error}");
+    assert_eq!(owner.status().refused_count, 2);
+}
+
+/// Records that retention or a crash took before they were applied are named, and left out only with the
+/// consent of the operator.
+#[test]
+fn lost_records_stop_the_owner_unless_they_are_accepted() {
+    let mut test_env = TestEnv::new(3, SimFaults::default());
+    let (log, rng) = (test_env.connect(), Rng::from_seed(3));
+    let (owner, store) = test_env.owner();
+    for round in 0..10 {
+        test_env.send(&log, &samples(&rng, START_MS + round));
+        if round == 3 {
+            catch_up(&test_env, &owner);
+        }
+    }
+    test_env.topic.trim(P0, 7);
+    let error = stopped(&owner).to_string();
+    assert!(error.contains("lacks offsets 4 to 7") && error.contains("--owner.accept-gap 4-7"), "{error}");
+    drop(owner);
+    let error = test_env.try_owner(&store).err().expect("refused").to_string();
+    assert!(error.contains("--owner.accept-gap 4-7"), "{error}");
+    test_env.options.accepted_gap = Some(4..6);
+    assert!(test_env.try_owner(&store).is_err(), "more is lost");
+    test_env.options.accepted_gap = Some(4..7);
+    let owner = test_env.try_owner(&store).expect("accepted");
+    catch_up(&test_env, &owner);
+    assert_eq!(owner.status().applied_count, 3);
+}
+
+#[test]
+fn an_empty_directory_begins_at_the_offset_that_the_bucket_names() {
+    let mut test_env = TestEnv::new(4, SimFaults::default());
+    let (log, rng) = (test_env.connect(), Rng::from_seed(4));
+    for round in 0..6 {
+        test_env.send(&log, &samples(&rng, START_MS + round));
+    }
+    test_env.topic.trim(P0, 2);
+    let store = test_env.store();
+    assert!(matches!(test_env.try_owner(&store), Err(OwnerError::Gap { lost, .. }) if lost == (0..2)));
+    test_env.options.resume = 4;
+    let owner = test_env.try_owner(&store).expect("opens");
+    catch_up(&test_env, &owner);
+    assert_eq!(owner.status().applied_count, 2);
+}
+
+#[test]
+fn a_topic_that_was_made_again_is_refused() {
+    let test_env = TestEnv::new(5, SimFaults::default());
+    let (log, rng) = (test_env.connect(), Rng::from_seed(5));
+    test_env.send(&log, &samples(&rng, START_MS));
+    let (owner, store) = test_env.owner();
+    catch_up(&test_env, &owner);
+    test_env.topic.replace();
+    assert!(matches!(stopped(&owner), OwnerError::OtherTopic { .. } | OwnerError::LogEndsEarly { .. }));
+    let error = test_env.try_owner(&store).err().expect("refused");
+    assert!(matches!(error, OwnerError::OtherTopic { found, .. } if found != TopicId([0; 16])), "{error}");
+}
+
+#[test]
+fn an_owner_is_ready_while_its_lag_is_short_and_the_log_is_read() {
+    let mut test_env = TestEnv::new(6, SimFaults::default());
+    test_env.options.read.bytes_max = 1;
+    let (log, rng) = (test_env.connect(), Rng::from_seed(6));
+    let (owner, _store) = test_env.owner();
+    assert_eq!(owner.check_ready(), Err(NotReady::NotStarted));
+    for round in 0..3 {
+        test_env.send(&log, &samples(&rng, START_MS + round));
+    }
+    test_env.clock.advance(Duration::from_secs(5));
+    owner.step().expect("a record");
+    let not_ready = owner.check_ready().expect_err("5 s old");
+    assert!(matches!(not_ready, NotReady::Lag { next_offset: 1, log_end: 3, .. }), "{not_ready}");
+    catch_up(&test_env, &owner);
+    assert_eq!((owner.check_ready(), owner.status().lag_ms), (Ok(()), 0));
+    test_env.topic.set_reachable(false);
+    assert!(matches!(owner.step(), Err(StepError::Retry(_))));
+    assert!(matches!(owner.check_ready(), Err(NotReady::Fault(_))));
+    test_env.topic.set_reachable(true);
+    owner.step().expect("reads again");
+    assert_eq!(owner.check_ready(), Ok(()));
+}
+
+/// A gateway whose clock is hours ahead does not move the time of the partition.
+#[test]
+fn the_time_of_the_partition_ignores_clocks_that_are_far_ahead() {
+    let test_env = TestEnv::new(7, SimFaults::default());
+    let log = test_env.connect();
+    let (owner, _store) = test_env.owner();
+    test_env.send(&log, &tick(START_MS + 7_200_000));
+    test_env.send(&log, &tick(START_MS + 1000));
+    catch_up(&test_env, &owner);
+    let status = owner.status();
+    assert_eq!((status.log_time_ms, status.ahead_count), (Some(START_MS + 1000), 1));
+}
