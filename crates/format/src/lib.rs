@@ -17,6 +17,7 @@ pub mod read;
 pub mod record;
 pub mod replicated_log;
 pub mod rules;
+pub mod select;
 mod start_runs;
 mod store_name;
 

@@ -21,7 +21,8 @@ pub const READ_VERSION: u8 = 1;
 
 const OPS: [MatchOp; 4] = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regex, MatchOp::NotRegex];
 const NEEDS: [SampleNeed; 2] = [SampleNeed::All, SampleNeed::Newest];
-const COLUMN_TYPES: [ColumnType; 6] = [
+/// Types in the order of their bytes.
+pub(crate) const COLUMN_TYPES: [ColumnType; 6] = [
     ColumnType::Float,
     ColumnType::Integer,
     ColumnType::Unsigned,
@@ -64,7 +65,8 @@ pub fn put_read(out: &mut Vec<u8>, store: &StoreId, read: &Read) {
     put_request(out, &read.request);
 }
 
-fn put_wanted(out: &mut Vec<u8>, wanted: &Wanted) {
+/// Appends the form of an answer.
+pub(crate) fn put_wanted(out: &mut Vec<u8>, wanted: &Wanted) {
     match wanted {
         Wanted::Series => out.push(0),
         Wanted::Estimate => out.push(1),
@@ -85,7 +87,8 @@ fn put_wanted(out: &mut Vec<u8>, wanted: &Wanted) {
     }
 }
 
-fn put_request(out: &mut Vec<u8>, request: &SelectRequest) {
+/// Appends a request.
+pub(crate) fn put_request(out: &mut Vec<u8>, request: &SelectRequest) {
     put_list(out, &request.matchers, put_matcher);
     put_varint(out, request.range.start);
     put_varint(out, request.range.end);
@@ -125,7 +128,7 @@ pub(crate) fn put_matcher(out: &mut Vec<u8>, matcher: &Matcher) {
 }
 
 /// Place of a value in the list of all, which is its byte.
-fn place_of<T: PartialEq>(all: &[T], value: T) -> u8 {
+pub(crate) fn place_of<T: PartialEq>(all: &[T], value: T) -> u8 {
     let place = all.iter().position(|one| *one == value).expect("a list of all values");
     u8::try_from(place).expect("few values")
 }
@@ -150,7 +153,7 @@ pub fn decode_read(bytes: &[u8]) -> Result<(StoreId, Read), ReadCodecError> {
 }
 
 /// Reads a byte that is the place of a value in the list of all, at least `first`.
-fn one_of<T: Copy>(
+pub(crate) fn one_of<T: Copy>(
     bytes: &mut ByteReader<'_>,
     what: &'static str,
     expected: &'static str,
@@ -167,7 +170,11 @@ fn arc_text(bytes: &mut ByteReader<'_>, what: &'static str) -> Result<Arc<str>, 
     read_text(bytes, what).map(Arc::from)
 }
 
-fn wanted_of(bytes: &mut ByteReader<'_>) -> Result<Wanted, DecodeError> {
+/// Reads the form of an answer.
+///
+/// # Errors
+/// [`DecodeError`].
+pub(crate) fn wanted_of(bytes: &mut ByteReader<'_>) -> Result<Wanted, DecodeError> {
     const WHAT: &str = "label of a read";
     let places: [u8; 6] = [0, 1, 2, 3, 4, 5];
     Ok(match one_of(bytes, "form of a read", "0 to 5", &places, 0)? {
@@ -239,7 +246,11 @@ fn range_of(bytes: &mut ByteReader<'_>) -> Result<TimeRange, DecodeError> {
     Ok(TimeRange { start, end })
 }
 
-fn request_of(bytes: &mut ByteReader<'_>) -> Result<SelectRequest, ReadCodecError> {
+/// Reads a request and compiles its patterns.
+///
+/// # Errors
+/// [`ReadCodecError`].
+pub(crate) fn request_of(bytes: &mut ByteReader<'_>) -> Result<SelectRequest, ReadCodecError> {
     let matchers = read_matchers(bytes)?;
     let range = range_of(bytes)?;
     let samples = one_of(bytes, "samples of a read", "0 or 1", &NEEDS, 0)?;

@@ -96,12 +96,12 @@ pub(super) fn open(bytes: &[u8]) -> Result<(Header, ByteReader<'_>), RecordError
 }
 
 #[cold]
-pub(super) fn invalid(what: &'static str, offset: usize, expected: &'static str, found: u64) -> DecodeError {
+pub(crate) fn invalid(what: &'static str, offset: usize, expected: &'static str, found: u64) -> DecodeError {
     DecodeError::Invalid { what, offset, expected, found }
 }
 
 /// Returns an error if bytes are left.
-pub(super) fn expect_end(reader: &ByteReader<'_>, what: &'static str) -> Result<(), DecodeError> {
+pub(crate) fn expect_end(reader: &ByteReader<'_>, what: &'static str) -> Result<(), DecodeError> {
     if reader.is_empty() {
         return Ok(());
     }
@@ -131,7 +131,7 @@ pub(super) fn read_origin(reader: &mut ByteReader<'_>, arrival_ms: i64) -> Resul
 }
 
 /// Appends tenant and store.
-pub(super) fn put_store(tenant: &TenantId, store: RecordStore, out: &mut Vec<u8>) {
+pub(crate) fn put_store(tenant: &TenantId, store: RecordStore, out: &mut Vec<u8>) {
     put_text(out, tenant.as_str());
     match store {
         RecordStore::Default => out.push(STORE_DEFAULT),
@@ -147,7 +147,7 @@ pub(super) fn put_store(tenant: &TenantId, store: RecordStore, out: &mut Vec<u8>
 }
 
 /// Reads tenant and store.
-pub(super) fn read_store(reader: &mut ByteReader<'_>) -> Result<(TenantId, RecordStore), DecodeError> {
+pub(crate) fn read_store(reader: &mut ByteReader<'_>) -> Result<(TenantId, RecordStore), DecodeError> {
     let offset = reader.offset();
     let tenant = read_text(reader, "tenant")?;
     let tenant =
