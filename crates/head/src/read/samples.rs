@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Reservation};
-use chronolith_model::query::{TypedColumns, TypedValues};
+use chronolith_model::query::{SamplesPart, TypedColumns, TypedValues, VisitSamples};
 use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
@@ -83,6 +83,39 @@ impl SampleSource for HeadSamples {
                 }
                 [_] => {}
                 several => merge_chunks(memory, several, range, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits chunks that overlap no other without decoding them.
+    fn visit_chunks(
+        &self,
+        range: TimeRange,
+        accepts: &dyn Fn(u8) -> bool,
+        scratch: &mut Columns,
+        visit: &mut VisitSamples<'_>,
+    ) -> Result<(), QueryError> {
+        let memory = self.selected.copied.memory(&*self.selected.disk);
+        let mut rest = self.chunks();
+        while !rest.is_empty() {
+            let (group, others) = rest.split_at(overlapping_len(rest));
+            rest = others;
+            if let [one] = group
+                && one.visit_stored(memory, range, accepts, visit)?
+            {
+                continue;
+            }
+            scratch.clear();
+            match group {
+                [one] if range.overlaps_inclusive(one.min_time(), one.max_time()) => {
+                    one.decode(memory, range, scratch)?;
+                }
+                [_] => {}
+                several => merge_chunks(memory, several, range, scratch)?,
+            }
+            if !scratch.is_empty() {
+                visit(SamplesPart::Decoded(scratch))?;
             }
         }
         Ok(())

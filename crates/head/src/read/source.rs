@@ -10,6 +10,7 @@ use std::sync::Arc;
 use chronolith_base::Disk;
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::EncodedChunk;
+use chronolith_model::query::{SamplesPart, StoredChunk, VisitSamples};
 use chronolith_model::{Columns, DuplicatePolicy, QueryError, TimeRange};
 
 use crate::series::sealed::SealedFile;
@@ -53,11 +54,13 @@ pub(crate) struct ChunkMemory<'a> {
 }
 
 impl OpenChunkCopy {
+    fn bytes<'a>(&self, open_bytes: &'a [u8]) -> &'a [u8] {
+        &open_bytes[self.start as usize..][..self.len as usize]
+    }
+
     fn decode(&self, open_bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        let bytes = &open_bytes[self.start as usize..][..self.len as usize];
-        kinds::decode(self.encoding, bytes, range, out).map_err(|error| QueryError::Corrupt {
-            path: "head memory".to_owned(),
-            what: format!("open chunk: {error}"),
+        kinds::decode(self.encoding, self.bytes(open_bytes), range, out).map_err(|error| {
+            QueryError::Corrupt { path: "head memory".to_owned(), what: format!("open chunk: {error}") }
         })
     }
 }
@@ -136,6 +139,43 @@ impl HeadChunk {
                     size_of::<Columns>() + words + samples.histogram_bytes()
                 }
             }
+    }
+
+    /// Calls `visit` with the chunk as it is if `range` has all of its samples and `accepts` takes its
+    /// encoding; returns false otherwise.
+    ///
+    /// # Errors
+    /// As [`HeadChunk::decode`], and the error of `visit`.
+    pub(super) fn visit_stored(
+        &self,
+        memory: ChunkMemory<'_>,
+        range: TimeRange,
+        accepts: &dyn Fn(u8) -> bool,
+        visit: &mut VisitSamples<'_>,
+    ) -> Result<bool, QueryError> {
+        if !range.contains(self.min_time()) || !range.contains(self.max_time()) {
+            return Ok(false);
+        }
+        match self {
+            HeadChunk::Sealed { file, node } if accepts(node.encoding()) => {
+                let EncodedChunk { encoding, min_time, max_time, count, bytes } =
+                    file.copy(memory.disk, node)?;
+                let sample_count = count.into();
+                let chunk = StoredChunk { min_time, max_time, sample_count, encoding, bytes: &bytes };
+                visit(SamplesPart::Stored(chunk)).map(|()| true)
+            }
+            HeadChunk::Open(open) if accepts(open.encoding) => {
+                let chunk = StoredChunk {
+                    min_time: open.min_time,
+                    max_time: open.max_time,
+                    sample_count: open.count.into(),
+                    encoding: open.encoding,
+                    bytes: open.bytes(memory.open_bytes),
+                };
+                visit(SamplesPart::Stored(chunk)).map(|()| true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Appends the samples in `range` to `out`.
