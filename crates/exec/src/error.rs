@@ -86,6 +86,7 @@ pub(crate) fn duplicate_query_error(error: &QueryError) -> QueryError {
         QueryError::Memory(full) => QueryError::Memory(*full),
         QueryError::Limit { what, limit } => QueryError::Limit { what, limit: *limit },
         QueryError::Selection(exceeded) => QueryError::Selection(*exceeded),
+        QueryError::PeerLimit { what } => QueryError::PeerLimit { what: what.clone() },
         QueryError::Corrupt { path, what } => QueryError::Corrupt { path: path.clone(), what: what.clone() },
         QueryError::Io { path, error } => {
             let error = std::io::Error::new(error.kind(), error.to_string());

@@ -70,7 +70,11 @@ pub use options::{
     CompactionOptions, FlushOptions, HeadMemory, HeadMemoryOptions, IdleOptions, OpenError, RetentionOptions,
     TextOptions, TsdbOptions, WalOptions,
 };
+pub use query::answer::{AnswerEnd, SendFrames, send_answer};
 pub use query::fanout::{SourcePart, fanout};
+pub use query::peer::sources::{PeerList, PeerSources};
+pub use query::peer::transport::{PeerStream, PeerTransport};
+pub use query::peer::{PeerSource, PeerStore};
 pub use query::unit::in_milliseconds;
 pub use tenant_deletions::{DeletionProgress, DeletionState, DeletionStep};
 pub use tenant_usage::{LimitUse, TenantSize};

@@ -5,6 +5,7 @@
 //! once; its samples are deduplicated if it is seen twice.
 //! Not here: evaluation (`promql`), the merge of samples (`merge`), hidden labels (`kinds`).
 
+pub(crate) mod answer;
 pub(crate) mod blocks;
 pub(crate) mod bucket;
 mod counted;
@@ -18,6 +19,8 @@ mod label_search;
 pub(crate) mod measurements;
 mod merged;
 pub(crate) mod metrics;
+pub(crate) mod peer;
+mod peer_failure;
 pub(crate) mod remote;
 pub(crate) mod typed;
 pub(crate) mod typed_bucket;

@@ -59,6 +59,12 @@ pub enum QueryError {
     /// A limit of the tenant was reached.
     #[error(transparent)]
     Selection(#[from] SelectionExceeded),
+    /// A limit of another node was reached.
+    #[error("{what}")]
+    PeerLimit {
+        /// Node, limit and use.
+        what: String,
+    },
     /// Stored bytes are damaged.
     #[error("{path}: {what}")]
     Corrupt {

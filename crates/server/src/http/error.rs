@@ -193,9 +193,10 @@ impl From<QueryError> for ApiError {
             // Clients compare these two texts, which Prometheus ends with the stage of the query.
             QueryError::Canceled => return stopped(ErrorKind::Canceled, &error),
             QueryError::Timeout => return stopped(ErrorKind::Timeout, &error),
-            QueryError::Memory(_) | QueryError::Limit { .. } | QueryError::Selection(_) => {
-                ErrorKind::Execution
-            }
+            QueryError::Memory(_)
+            | QueryError::Limit { .. }
+            | QueryError::PeerLimit { .. }
+            | QueryError::Selection(_) => ErrorKind::Execution,
             QueryError::Corrupt { .. } | QueryError::Io { .. } => ErrorKind::Internal,
             QueryError::Unavailable { .. } => ErrorKind::Unavailable,
         };

@@ -36,8 +36,17 @@ pub fn fanout(parts: Vec<SourcePart>) -> Arc<dyn TenantSources> {
 /// Returns stores of one tenant, with their names, as one source. All of them are required; at equal
 /// timestamps the sample of the first one is read.
 pub(super) fn stores_as_one(stores: Vec<(&str, Arc<dyn Queryable>)>) -> Arc<dyn Queryable> {
-    let parts = stores.into_iter().map(|(name, queryable)| {
-        let failure = FailurePolicy::new(name, true);
+    parts_as_one(stores.into_iter().map(|(name, source)| (name.to_owned(), source)).collect(), true)
+}
+
+/// Returns parts of one tenant, with their names, as one source. At equal timestamps the sample of the first
+/// one is read.
+pub(super) fn parts_as_one(
+    parts: Vec<(String, Arc<dyn Queryable>)>,
+    is_required: bool,
+) -> Arc<dyn Queryable> {
+    let parts = parts.into_iter().map(|(name, queryable)| {
+        let failure = FailurePolicy::new(&name, is_required);
         TenantPart { queryable, failure }
     });
     Arc::new(TenantFanout { parts: parts.collect() })

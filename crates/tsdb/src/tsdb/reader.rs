@@ -4,6 +4,9 @@
 
 use std::sync::Arc;
 
+use chronolith_format::record::RecordStore;
+use chronolith_format::select::{SelectCall, SelectView};
+use chronolith_model::query::NoSeries;
 use chronolith_model::{
     Exemplar, Labels, Matcher, MetadataEntry, QueryError, Queryable, ReadContext, Selector, StoreId,
     TenantId, TimeRange,
@@ -43,6 +46,27 @@ impl TsdbReader<'_> {
     #[must_use]
     pub fn typed_queryable(&self, store: &StoreId) -> Arc<dyn Queryable> {
         Arc::new(TypedQueryable::new(TenantQueryable::new(self.storage, store)))
+    }
+
+    /// Returns the source that answers a call of another node; empty for a store that this node has not.
+    #[must_use]
+    pub fn source_of(&self, call: &SelectCall) -> Arc<dyn Queryable> {
+        let store = match call.store {
+            RecordStore::Default => Some(StoreId::from(&call.tenant)),
+            RecordStore::Database(id) | RecordStore::Graphite(id) => {
+                let catalog = self.storage.databases().catalog();
+                let mut policies = catalog.policies().filter(|(owner, _)| **owner == call.tenant);
+                policies
+                    .find(|(_, policy)| policy.bucket_id == Some(id))
+                    .map(|(_, policy)| policy.store.clone())
+            }
+        };
+        let Some(store) = store else { return Arc::new(NoSeries) };
+        match call.view {
+            SelectView::Tenant => self.queryable(&call.tenant),
+            SelectView::Store => self.store_queryable(&store),
+            SelectView::Typed => self.typed_queryable(&store),
+        }
     }
 
     /// Returns the series of `tenant`'s default store as fields named `value` of measurements named as the

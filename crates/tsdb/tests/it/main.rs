@@ -39,6 +39,7 @@ mod model;
 mod nanoseconds;
 mod open_files;
 mod own_policy;
+mod peer;
 mod policy;
 mod records;
 mod retention;

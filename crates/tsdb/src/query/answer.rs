@@ -1,0 +1,276 @@
+//! Answer of a node to a select: the frames of the series, list or estimate of a source.
+//!
+//! Invariants: frames are sent while the source is read, so that memory depends on the largest series and not
+//! on the answer; series and samples are counted against the limits of the call before they are sent, bytes
+//! after; an answer that cannot be completed ends with its failure.
+//! Not here: bytes of frames (`format::select`), the transport, the asking node (`peer`).
+
+use chronolith_base::Reservation;
+use chronolith_format::select::{
+    AnswerEncoder, AnswerForm, AnswerHeader, AnswerWarnings, SelectCall, SelectEncodeError, SelectLimits,
+    is_sent_as_stored,
+};
+use chronolith_model::kind::{word_of_integer, word_of_unsigned};
+use chronolith_model::query::{
+    ColumnType, Opened, Read, SampleNeed, SamplesPart, SelectRequest, SelectionExceeded, TypedColumns,
+    TypedValues,
+};
+use chronolith_model::{Columns, QueryError, Queryable, ReadContext, SeriesRead, TimeRange};
+
+use super::peer_failure::failure_of;
+
+/// Bytes of a time and a value.
+const SAMPLE_BYTES: u64 = 16;
+
+/// Sink of the frames of an answer. An error ends the answer.
+pub type SendFrames<'s> = dyn FnMut(Vec<u8>) -> Result<(), QueryError> + 's;
+
+/// End of an answer.
+#[derive(Debug)]
+pub enum AnswerEnd {
+    /// Everything was sent.
+    Complete,
+    /// The failure was sent.
+    Failed(QueryError),
+}
+
+/// Sends the answer of `source` to `call`. `catalogue` is the number of the catalogue of blocks that the
+/// source reads; 0 = none. Cost: chunks of Prometheus's encodings and dense ones with their own times travel
+/// without being decoded.
+///
+/// # Errors
+/// The error of `send`; all others end the answer.
+pub fn send_answer(
+    source: &dyn Queryable,
+    call: &SelectCall,
+    catalogue: u64,
+    ctx: &ReadContext,
+    send: &mut SendFrames<'_>,
+) -> Result<AnswerEnd, QueryError> {
+    let form = AnswerForm::of(&call.read.wanted);
+    let header = AnswerHeader { form: form.unwrap_or(AnswerForm::List), catalogue };
+    let encoder = AnswerEncoder::new(header);
+    let memory = match ctx.budget.reserve(encoder.heap_bytes() as u64) {
+        Ok(memory) => memory,
+        Err(full) => {
+            let error = QueryError::from(full);
+            send(encoder.fail(&failure_of(&error)))?;
+            return Ok(AnswerEnd::Failed(error));
+        }
+    };
+    let limits = call.limits;
+    let output = Output { send, bytes: 0, bytes_max: limits.bytes_max, failure: None };
+    let mut writer = AnswerWriter { encoder, limits, ctx, output, columns: Columns::default(), memory };
+    let written = match form {
+        Some(AnswerForm::Series) => writer.write_series(source, &call.read.request),
+        Some(AnswerForm::Estimate | AnswerForm::List) => writer.write_other(source, &call.read),
+        None => Err(QueryError::Unavailable {
+            what: "a node answers with series, lists and estimates, not with visits".to_owned(),
+        }),
+    };
+    writer.end(written)
+}
+
+/// Writer of an answer.
+struct AnswerWriter<'a> {
+    encoder: AnswerEncoder,
+    limits: SelectLimits,
+    ctx: &'a ReadContext,
+    output: Output<'a>,
+    /// Samples of a part, and memory of the next one.
+    columns: Columns,
+    /// Memory of the encoder and of the columns.
+    memory: Reservation,
+}
+
+/// Frames that are sent.
+struct Output<'a> {
+    send: &'a mut SendFrames<'a>,
+    bytes: u64,
+    bytes_max: u64,
+    /// Error of the sink, after which nothing is sent.
+    failure: Option<QueryError>,
+}
+
+impl Output<'_> {
+    /// Sends finished frames.
+    fn flush(&mut self, encoder: &mut AnswerEncoder) -> Result<(), QueryError> {
+        if encoder.finished_bytes() == 0 {
+            return Ok(());
+        }
+        let frames = encoder.take();
+        self.bytes = self.bytes.saturating_add(frames.len() as u64);
+        if self.bytes_max > 0 && self.bytes > self.bytes_max {
+            let what = "reads more bytes of a node than its limit of an answer allows";
+            return Err(QueryError::Limit { what, limit: self.bytes_max });
+        }
+        self.send(frames)
+    }
+
+    fn send(&mut self, frames: Vec<u8>) -> Result<(), QueryError> {
+        (self.send)(frames).map_err(|error| {
+            self.failure = Some(error);
+            QueryError::Canceled
+        })
+    }
+}
+
+/// Damage of samples that a source returns in a wrong order; a text or chunk that is too long.
+fn encode_error(error: SelectEncodeError) -> QueryError {
+    QueryError::Corrupt { path: "select answer".to_owned(), what: error.to_string() }
+}
+
+fn check_samples(encoder: &AnswerEncoder, limit: u64) -> Result<(), QueryError> {
+    let used = encoder.counts().samples;
+    if limit > 0 && used > limit {
+        return Err(SelectionExceeded::Samples { used, limit }.into());
+    }
+    Ok(())
+}
+
+impl AnswerWriter<'_> {
+    /// Writes the series of `request`. Roll-ups stay where they are: a reader gets the samples.
+    fn write_series(&mut self, source: &dyn Queryable, request: &SelectRequest) -> Result<(), QueryError> {
+        let request = SelectRequest { rollups: Vec::new(), ..request.clone() };
+        let range = request.range;
+        let need = request.samples;
+        let mut batches = source.open_series(request, self.ctx)?;
+        let mut batch = Vec::new();
+        loop {
+            let has_more = batches.next_batch(&mut batch)?;
+            for series in batch.drain(..) {
+                self.ctx.check()?;
+                self.put_series(&series, range, need)?;
+            }
+            if !has_more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn put_series(
+        &mut self,
+        series: &SeriesRead,
+        range: TimeRange,
+        need: SampleNeed,
+    ) -> Result<(), QueryError> {
+        let limit = self.limits.series_max;
+        let used = self.encoder.counts().series.saturating_add(1);
+        if limit > 0 && used > limit {
+            return Err(SelectionExceeded::Series { used, limit }.into());
+        }
+        let column_type = series.samples.column_type();
+        self.encoder.start_series(&series.labels, column_type).map_err(encode_error)?;
+        let sample_count = series.samples.sample_count_hint().max(self.columns.times.capacity());
+        self.reserve(sample_count as u64 * SAMPLE_BYTES)?;
+        match column_type {
+            ColumnType::Integer | ColumnType::Unsigned | ColumnType::Text => {
+                self.put_typed(series, column_type, range)?;
+            }
+            ColumnType::Float | ColumnType::Boolean | ColumnType::Histogram => match need {
+                SampleNeed::All => self.put_parts(series, range)?,
+                SampleNeed::Newest => self.put_newest(series, range)?,
+            },
+        }
+        check_samples(&self.encoder, self.limits.samples_max)?;
+        self.encoder.end_series();
+        self.output.flush(&mut self.encoder)?;
+        let columns_bytes = self.columns.times.capacity() as u64 * SAMPLE_BYTES;
+        self.reserve(columns_bytes.saturating_add(self.columns.histogram_bytes() as u64))
+    }
+
+    /// Reserves the memory of the encoder, and `bytes` of samples.
+    fn reserve(&mut self, bytes: u64) -> Result<(), QueryError> {
+        let bytes = bytes.saturating_add(self.encoder.heap_bytes() as u64);
+        let missing = bytes.saturating_sub(self.memory.bytes());
+        Ok(self.memory.grow(missing)?)
+    }
+
+    /// Appends the samples in order of time, chunks as they are stored.
+    fn put_parts(&mut self, series: &SeriesRead, range: TimeRange) -> Result<(), QueryError> {
+        let AnswerWriter { encoder, limits, output, columns, .. } = self;
+        series.samples.visit_chunks(range, &is_sent_as_stored, columns, &mut |part| {
+            let put = match part {
+                SamplesPart::Stored(chunk) => encoder.put_chunk(&chunk),
+                SamplesPart::Decoded(samples) => encoder.put_columns(samples),
+            };
+            put.map_err(encode_error)?;
+            check_samples(encoder, limits.samples_max)?;
+            output.flush(encoder)
+        })
+    }
+
+    /// Appends the newest sample.
+    fn put_newest(&mut self, series: &SeriesRead, range: TimeRange) -> Result<(), QueryError> {
+        self.columns.clear();
+        series.samples.read(range, &mut self.columns)?;
+        let Some(last) = self.columns.len().checked_sub(1) else { return Ok(()) };
+        let mut newest = Columns::default();
+        newest.push_from(&self.columns, last);
+        self.encoder.put_columns(&newest).map_err(encode_error)
+    }
+
+    /// Appends samples of a type that floats do not hold: texts, and integers as words.
+    fn put_typed(
+        &mut self,
+        series: &SeriesRead,
+        column_type: ColumnType,
+        range: TimeRange,
+    ) -> Result<(), QueryError> {
+        let mut typed = TypedColumns::new(column_type);
+        series.samples.read_typed(range, &mut typed)?;
+        let _values = self.ctx.budget.reserve(typed.values.heap_bytes() as u64)?;
+        let words: Vec<u64> = match typed.values {
+            TypedValues::Integers(values) => values.into_iter().map(word_of_integer).collect(),
+            TypedValues::Unsigned(values) => values.into_iter().map(word_of_unsigned).collect(),
+            TypedValues::Texts(texts) => {
+                return self.encoder.put_texts(&typed.times, &texts).map_err(encode_error);
+            }
+            other => unreachable!("{:?} was read as {column_type:?}", other.column_type()),
+        };
+        let values = words.into_iter().map(f64::from_bits).collect();
+        let columns = Columns { times: typed.times, values, ..Columns::default() };
+        self.encoder.put_columns(&columns).map_err(encode_error)
+    }
+
+    fn write_other(&mut self, source: &dyn Queryable, read: &Read) -> Result<(), QueryError> {
+        match source.open(read.clone(), self.ctx)? {
+            Opened::Estimate(estimate) => self.encoder.put_estimate(estimate),
+            opened => {
+                let list = opened.into_list()()?;
+                self.reserve(list.iter().map(|entry| entry.len() as u64).sum())?;
+                self.encoder.put_list(&list).map_err(encode_error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends warnings and the end, or the failure.
+    fn end(mut self, written: Result<(), QueryError>) -> Result<AnswerEnd, QueryError> {
+        let warnings = self.ctx.warnings();
+        let mut sent = written;
+        if sent.is_ok() && !warnings.texts().is_empty() {
+            let texts = warnings.texts().to_vec();
+            self.encoder.put_warnings(&AnswerWarnings { is_partial: warnings.is_partial(), texts });
+        }
+        self.encoder.end_frame();
+        if sent.is_ok() {
+            sent = self.output.flush(&mut self.encoder);
+        }
+        let end = match sent {
+            Ok(()) => {
+                let frames = self.encoder.finish();
+                self.output.send(frames).map(|()| AnswerEnd::Complete)
+            }
+            Err(error) if self.output.failure.is_none() => {
+                let frames = self.encoder.fail(&failure_of(&error));
+                self.output.send(frames).map(|()| AnswerEnd::Failed(error))
+            }
+            Err(error) => Err(error),
+        };
+        match self.output.failure {
+            Some(failure) => Err(failure),
+            None => end,
+        }
+    }
+}

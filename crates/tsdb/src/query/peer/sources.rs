@@ -1,0 +1,69 @@
+//! Nodes of a cluster as the source of all tenants.
+//!
+//! Invariants: the nodes are those that are known when a query begins; all of them are asked before one is
+//! waited for. A query fails with a node, unless it allows a partial result, which names the node.
+//! Not here: lookup of the nodes (`cluster`), one node (`peer`).
+
+use std::sync::Arc;
+
+use chronolith_format::select::SelectLimits;
+use chronolith_model::change::{ChangeWatch, Changed, Generation};
+use chronolith_model::query::TenantSources;
+use chronolith_model::{QueryError, Queryable, TenantId};
+
+use super::PeerSource;
+use super::transport::PeerTransport;
+use crate::query::deferred::DeferredSource;
+use crate::query::fanout::parts_as_one;
+
+/// Nodes that have the newest samples.
+pub trait PeerList: Send + Sync {
+    /// Returns the nodes.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] if none is known.
+    fn peers(&self) -> Result<Vec<Arc<dyn PeerTransport>>, QueryError>;
+}
+
+/// Sources of all tenants over several nodes.
+pub struct PeerSources {
+    list: Arc<dyn PeerList>,
+    /// Limits of the answer of each node.
+    limits: SelectLimits,
+}
+
+impl PeerSources {
+    /// Sources over the nodes of `list`.
+    #[must_use]
+    pub fn new(list: Arc<dyn PeerList>, limits: SelectLimits) -> PeerSources {
+        PeerSources { list, limits }
+    }
+}
+
+/// Other nodes do not report their changes, so that no result over them is cached.
+impl ChangeWatch for PeerSources {
+    fn generation(&self, _: &TenantId) -> Generation {
+        Generation::UNKNOWN
+    }
+
+    fn changed_since(&self, _: &TenantId, _: &Generation) -> Changed {
+        Changed::EVERYTHING
+    }
+}
+
+impl TenantSources for PeerSources {
+    fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        let list = self.list.clone();
+        let limits = self.limits;
+        let tenant = tenant.clone();
+        Arc::new(DeferredSource::new(move |read, _| {
+            let peers = list.peers()?;
+            let part = |peer: Arc<dyn PeerTransport>| {
+                let name = format!("node {}", peer.node());
+                let source: Arc<dyn Queryable> = Arc::new(PeerSource::new(peer, &tenant).with_limits(limits));
+                (name, source)
+            };
+            Ok(parts_as_one(peers.into_iter().map(part).collect(), !read.request.allows_partial))
+        }))
+    }
+}
