@@ -1,8 +1,9 @@
 //! Fuzzer of readers: Graphite's inputs (targets, times, pickles, whisper files, configuration files, lines,
-//! metrics 2.0), and records of the replicated log.
+//! metrics 2.0), records of the replicated log, and answers of a select between nodes.
 //!
 //! `cargo run --release -p chronolith-fuzz --bin readers -- --reader
-//! parser|times|pickle|whisper|ini|carbon-line|metrics20|record [--seconds N] [--seed S] [--corpus DIR]`.
+//! parser|times|pickle|whisper|ini|carbon-line|metrics20|record|select [--seconds N] [--seed S]
+//! [--corpus DIR]`.
 //! Valid inputs, built in or from DIR, are changed and spliced, by bytes and by the grammar of the reader;
 //! inputs with a new outcome are changed further. A finding is a panic, a broken property of the reader, more
 //! than 1 s of CPU time or 256 MiB of allocations for one input: it is printed with the seed and saved.
@@ -17,6 +18,7 @@ mod pickle;
 mod points;
 mod reader;
 mod record;
+mod select;
 mod session;
 mod target;
 mod times;
@@ -67,6 +69,7 @@ fn reader_of(name: &str) -> Option<Box<dyn Reader>> {
         "carbon-line" => Box::new(carbon_line::LineReader),
         "times" => Box::new(times::TimeReader),
         "record" => Box::new(record::RecordReader::default()),
+        "select" => Box::new(select::SelectReader),
         "metrics20" => Box::new(metrics20::MetricsReader),
         _ => return None,
     })

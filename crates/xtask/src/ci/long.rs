@@ -17,8 +17,8 @@ use crate::process::{find_program, run_within};
 const COMMAND_WITHIN: Duration = Duration::from_secs(2400);
 
 /// Formats that the fuzzer `readers` knows.
-const READERS: [&str; 8] =
-    ["parser", "times", "pickle", "whisper", "ini", "carbon-line", "metrics20", "record"];
+const READERS: [&str; 9] =
+    ["parser", "times", "pickle", "whisper", "ini", "carbon-line", "metrics20", "record", "select"];
 /// Seconds for each of them.
 const READER_SECONDS: &str = "30";
 /// Tests of crates with optional parts: crate, and what their names contain.
