@@ -1,7 +1,14 @@
-//! Roles of a server that share a replicated log and a bucket with others.
+//! Roles of a server that share a replicated log and a bucket with others (ADRs 0137, 0138).
 //!
 //! Invariants: nothing here runs without a log; processes share the log, the bucket and names, nothing else:
 //! there is no membership, election or replication of our own.
 //! Not here: the log (`replicated_log`), the store (`tsdb`), HTTP and sockets (`server`).
 
+mod folder;
+pub mod gateway;
+mod log;
+pub mod options;
 pub mod owner;
+
+pub use chronolith_replicated_log::{LogError, ReplicatedLog};
+pub use log::open_log;

@@ -271,7 +271,7 @@ impl Owner {
 
 /// Moves the position to `next`, before which no record is left.
 fn pass_over(records: &Records<'_>, next: u64) -> Result<(), WriteError> {
-    // The position moves behind a record.
+    // A position is after a record.
     next.checked_sub(1).map_or(Ok(()), |last| records.skip(last))
 }
 

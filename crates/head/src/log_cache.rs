@@ -49,8 +49,8 @@ impl LogCache {
         self.newest.lock()
     }
 
-    /// Returns once a position after everything queued so far is synced: a copy of memory made before the call
-    /// is not ahead of the position that a start finds.
+    /// Returns once a position after everything queued so far is synced: a copy of memory made before the
+    /// call is not ahead of the position that a start finds.
     pub(crate) fn settle(&self, wal: &Wal) -> Result<(), WalError> {
         let mut newest = self.newest.lock();
         newest.put_if_behind(self.partition, wal);
@@ -74,7 +74,7 @@ impl NewestPosition {
     fn put(&mut self, partition: LogPartition, resumes_after: Option<u64>, wal: &Wal) {
         let Some(offset) = self.next_offset else { return };
         let frame = PositionFrame { next: partition.at(offset), resumes_after };
-        self.sequence = wal.append_frame(KIND_POSITION, STRIPE_NONE, &frame.encode()).0;
+        self.sequence = wal.append(KIND_POSITION, STRIPE_NONE, &frame.encode()).0;
     }
 
     fn put_if_behind(&mut self, partition: LogPartition, wal: &Wal) {

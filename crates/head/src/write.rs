@@ -4,6 +4,7 @@
 //! memory.
 
 mod batch;
+pub(crate) mod check;
 pub(crate) mod decode;
 pub(crate) mod delete;
 mod emit;

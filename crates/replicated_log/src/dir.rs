@@ -12,6 +12,7 @@ mod segment_file;
 mod shared;
 mod writer;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -78,6 +79,18 @@ impl DirLog {
         let spawned = thread::spawn("log writer", move || writer.run(&queued));
         let writer = spawned.map_err(LogError::at(&shared.options.dir))?;
         Ok(DirLog { shared, queue: Some(queue), writer: Some(writer), _lock: lock })
+    }
+
+    /// Returns the number of partitions of the log in `dir`; `None` if there is no log.
+    ///
+    /// # Errors
+    /// [`LogError::File`] for a file that cannot be read.
+    pub fn partition_count_of(env: &Env, dir: &Path) -> Result<Option<u32>, LogError> {
+        let path = dir.join(TOPIC_FILE);
+        if !env.disk.exists(&path) {
+            return Ok(None);
+        }
+        Ok(Some(read_topic(env, &path)?.partition_count))
     }
 
     /// Removes segments whose records are all before `offset`; returns their bytes.
@@ -173,9 +186,7 @@ impl Drop for DirLog {
 fn read_or_make_topic(env: &Env, options: &DirOptions) -> Result<TopicId, LogError> {
     let path = options.dir.join(TOPIC_FILE);
     if env.disk.exists(&path) {
-        let bytes = env.disk.read(&path).map_err(LogError::at(&path))?;
-        let file = TopicFile::decode(&bytes)
-            .map_err(|error| LogError::File { path: path.clone(), why: error.to_string() })?;
+        let file = read_topic(env, &path)?;
         if file.partition_count != options.partition_count {
             let expected = format!("{}, as {} has", file.partition_count, options.dir.display());
             let found = options.partition_count.to_string();
@@ -192,6 +203,12 @@ fn read_or_make_topic(env: &Env, options: &DirOptions) -> Result<TopicId, LogErr
     let file = TopicFile { topic, partition_count: options.partition_count };
     env.disk.write_atomic(&path, &file.encode()).map_err(LogError::at(&path))?;
     Ok(TopicId(topic))
+}
+
+fn read_topic(env: &Env, path: &Path) -> Result<TopicFile, LogError> {
+    let bytes = env.disk.read(path).map_err(LogError::at(path))?;
+    TopicFile::decode(&bytes)
+        .map_err(|error| LogError::File { path: path.to_owned(), why: error.to_string() })
 }
 
 #[cfg(test)]

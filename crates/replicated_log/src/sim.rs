@@ -226,6 +226,7 @@ impl ReplicatedLog for SimLog {
 
     fn partition_count(&self) -> Result<u32, LogError> {
         let broker = self.topic.settled();
+        broker.check_reachable()?;
         broker.check_identity(self.identity)?;
         Ok(broker.partition_count())
     }

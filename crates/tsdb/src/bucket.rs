@@ -164,7 +164,8 @@ impl Bucket {
     }
 
     /// Requests to the bucket.
-    pub(crate) fn store(&self) -> &Arc<Store> {
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 

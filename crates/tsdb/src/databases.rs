@@ -33,6 +33,23 @@ const LABEL_BYTES_MAX: usize = 64 << 10;
 /// Labels of a series.
 const LABEL_COUNT_MAX: usize = 1024;
 
+/// Returns the limits that all stores of databases and of Graphite clients have, from the limits of their
+/// owner; series, shard groups and retention depend on the policy.
+#[must_use]
+pub fn limits_of_policies(of_owner: TenantLimits) -> TenantLimits {
+    TenantLimits {
+        label_count_max: LABEL_COUNT_MAX,
+        label_name_bytes_max: LABEL_BYTES_MAX,
+        label_value_bytes_max: LABEL_BYTES_MAX,
+        future_ms_max: 0,
+        bucket_retention_ms: 0,
+        out_of_order_ms: 0,
+        duplicates: DuplicatePolicy::LastWins,
+        block_encoding: BlockEncoding::Dense,
+        ..of_owner
+    }
+}
+
 /// A store of a retention policy: its owner, and the limits that the catalogue sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StorePolicy {
@@ -316,22 +333,15 @@ impl DatabaseStore {
             0 => of_owner.series_max,
             own => own.min(of_owner.series_max),
         };
+        let shared = limits_of_policies(of_owner);
         Some(TenantLimits {
             series_max,
             databases: DatabaseLimits {
                 shard_group_ms: policy.shard_group_ns / 1_000_000,
-                ..of_owner.databases
+                ..shared.databases
             },
-            label_count_max: LABEL_COUNT_MAX,
-            label_name_bytes_max: LABEL_BYTES_MAX,
-            label_value_bytes_max: LABEL_BYTES_MAX,
-            future_ms_max: 0,
             retention_ms: duration_ms,
-            bucket_retention_ms: 0,
-            out_of_order_ms: 0,
-            duplicates: DuplicatePolicy::LastWins,
-            block_encoding: BlockEncoding::Dense,
-            ..of_owner
+            ..shared
         })
     }
 

@@ -38,13 +38,15 @@ struct Buckets {
 
 /// Size of a request, in the units of both rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RequestSize {
+pub struct RequestSize {
     samples: u64,
     bytes: u64,
 }
 
 impl RequestSize {
-    pub(crate) fn of(batch: &WriteBatch) -> RequestSize {
+    /// Returns the size of a batch: its samples, and the bytes of its keys and texts.
+    #[must_use]
+    pub fn of(batch: &WriteBatch) -> RequestSize {
         RequestSize { samples: batch.sample_count() as u64, bytes: batch.raw.len() as u64 }
     }
 }
@@ -86,7 +88,7 @@ struct TokenBuckets(Mutex<Buckets>);
 
 /// Buckets of samples and of bytes.
 #[derive(Default)]
-pub(crate) struct IngestionRates {
+pub struct IngestionRates {
     samples: TokenBuckets,
     bytes: TokenBuckets,
 }
@@ -97,7 +99,7 @@ impl IngestionRates {
     /// # Errors
     /// [`WriteError::BurstExceeded`] or [`WriteError::BytesBurstExceeded`] if the bucket never holds as many
     /// tokens, [`WriteError::RateLimited`] or [`WriteError::BytesRateLimited`] if it has too few for now.
-    pub(crate) fn take(
+    pub fn take(
         &self,
         store: &StoreId,
         limits: &TenantLimits,
@@ -126,7 +128,7 @@ impl IngestionRates {
     }
 
     /// Returns the tokens of a request that was refused for another reason.
-    pub(crate) fn give_back(&self, store: &StoreId, limits: &TenantLimits, size: RequestSize) {
+    pub fn give_back(&self, store: &StoreId, limits: &TenantLimits, size: RequestSize) {
         self.samples.give_back(store, Rate::of_samples(limits), size.samples);
         self.bytes.give_back(store, Rate::of_bytes(limits), size.bytes);
     }

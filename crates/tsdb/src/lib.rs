@@ -54,13 +54,14 @@ pub use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 pub use chronolith_format::store_name;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, OverflowMetric, ReplayProgress, SyncMode, TenantMemory, TenantStats,
-    WalError, WriteError, discard_log_cache,
+    WalError, WriteError, check_series, discard_log_cache,
 };
 pub use chronolith_model::BlockEncoding;
 pub use data_dir::{is_data_dir_locked, lock_data_dir};
-pub use databases::CatalogEditor;
+pub use databases::{CatalogEditor, limits_of_policies};
 pub use encoding::prometheus_chunks;
 pub use graphite::{EventTags, GraphiteEvent, GraphiteLog, GraphiteLogError};
+pub use ingestion_rate::{IngestionRates, RequestSize};
 pub use limits::LimitsTable;
 pub use maintenance::{JobKind, JobStats, Maintenance};
 pub use memory::TsdbMemory;

@@ -19,18 +19,36 @@ pub struct FoundPosition {
     /// Valid frames after it.
     pub later_count: u64,
     /// Index of its segment.
-    pub(crate) segment_idx: usize,
+    segment_idx: usize,
     /// Offset of its end in the segment.
-    pub(crate) end: u64,
+    end: u64,
+}
+
+impl FoundPosition {
+    /// Index of its segment.
+    pub(crate) fn segment_idx(&self) -> usize {
+        self.segment_idx
+    }
+
+    /// Offset of its end in the segment.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
 }
 
 /// Frames that were missing in a WAL, since a start had removed them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RemovedFrames {
     /// Sequence of the frame before them.
-    pub(crate) after: u64,
+    after: u64,
     /// Sequence of the frame after them.
-    pub(crate) before: u64,
+    before: u64,
+}
+
+impl RemovedFrames {
+    pub(crate) fn new(after: u64, before: u64) -> RemovedFrames {
+        RemovedFrames { after, before }
+    }
 }
 
 /// State of the search, which takes the frames in the order of the log.

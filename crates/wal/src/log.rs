@@ -45,14 +45,9 @@ impl Wal {
         self.commit.admit(|segments, bytes| segments.commit(bytes, &self.counters))
     }
 
-    /// Appends a frame to the queue; durable only after [`Wal::wait_durable`]. The caller holds the lock that
-    /// orders it against other frames of the same stripe.
-    pub fn append(&self, kind: u8, stripe: u8, payload: &[u8]) {
-        let _ = self.append_frame(kind, stripe, payload);
-    }
-
-    /// As [`Wal::append`]; returns the position of the frame.
-    pub fn append_frame(&self, kind: u8, stripe: u8, payload: &[u8]) -> WalPosition {
+    /// Appends a frame to the queue and returns its position; durable only after [`Wal::wait_durable`]. The
+    /// caller holds the lock that orders it against other frames of the same stripe.
+    pub fn append(&self, kind: u8, stripe: u8, payload: &[u8]) -> WalPosition {
         let mut header = FrameHeader::for_payload(kind, stripe, payload);
         note_queued(payload.len());
         let mut position = WalPosition(0);

@@ -218,8 +218,8 @@ impl Recovery {
         Ok(found)
     }
 
-    /// Returns true if the log has frames, or had some that are lost. [`Recovery::find_position`] has searched
-    /// them.
+    /// Returns true if the log has frames, or had some that are lost. [`Recovery::find_position`] has
+    /// searched them.
     #[must_use]
     pub fn had_frames(&self) -> bool {
         self.removed_through > 0 || self.control.is_some_and(|record| record.sequence > 0)
@@ -239,7 +239,7 @@ impl Recovery {
             return Ok(());
         }
         // The last ones first: what a failure leaves begins with the frame after the position.
-        while self.segments.len() > position.segment_idx + 1
+        while self.segments.len() > position.segment_idx() + 1
             && let Some(segment) = self.segments.pop()
         {
             disk.remove_file(&segment.path).map_err(FileError::at(&segment.path))?;
@@ -248,11 +248,11 @@ impl Recovery {
         if let Some(segment) = self.segments.last_mut() {
             let at = FileError::at(&segment.path);
             let cut = |file: Box<dyn DiskFile>| {
-                file.set_len(position.end)?;
+                file.set_len(position.end())?;
                 file.sync_data()
             };
             disk.open(&segment.path).and_then(cut).map_err(at)?;
-            segment.len = position.end;
+            segment.len = position.end();
         }
         if let Some(control) = &mut self.control {
             let last = self.segments.last().map_or(0, |segment| segment.number);
@@ -291,7 +291,7 @@ impl Recovery {
         for (segment, end) in self.segments.iter().zip(ends).filter(|(_, end)| end.last_sequence > 0) {
             if let Some(before) = before
                 && end.first_sequence > before + 1
-                && !self.removed.contains(&RemovedFrames { after: before, before: end.first_sequence })
+                && !self.removed.contains(&RemovedFrames::new(before, end.first_sequence))
             {
                 let (path, missing) = (segment.path.display(), end.first_sequence - before - 1);
                 notes.push(format!("{path}: {missing} frames are missing before it"));

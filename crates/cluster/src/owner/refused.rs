@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Clock;
-use chronolith_bucket::{Folder, Purpose, RequestContext, Store};
-use chronolith_model::TenantId;
+use chronolith_bucket::{Purpose, RequestContext, Store};
 use chronolith_model::log_position::LogPartition;
 use tokio::runtime::Handle;
 
-/// Name of the folder of a cluster in the bucket, which no tenant of a cluster may have.
-const CLUSTER_FOLDER: &str = "cluster";
+use crate::folder::{CLUSTER_FOLDER, cluster_folder};
+
 /// Longest time of one upload.
 const PUT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -49,8 +48,7 @@ fn key_of(partition: LogPartition, offset: u64) -> String {
 
 impl RefusedRecords for BucketRefusals {
     fn keep(&self, partition: LogPartition, offset: u64, record: &Bytes) -> Result<(), String> {
-        let folder = Folder::of_tenant(&TenantId::new(CLUSTER_FOLDER).expect("a valid id"));
-        let request = RequestContext::with_timeout(&*self.clock, folder, PUT_TIMEOUT, Purpose::Upload);
+        let request = RequestContext::with_timeout(&*self.clock, cluster_folder(), PUT_TIMEOUT, Purpose::Upload);
         let key = key_of(partition, offset);
         let put = self.handle.block_on(self.store.put(&request, &key, record.clone()));
         put.map_err(|error| format!("keeping a refused record as {key} failed: {error}"))

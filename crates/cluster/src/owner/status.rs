@@ -120,7 +120,8 @@ impl StatusState {
             return Err(NotReady::Fault(fault.clone()));
         }
         let Some(next_offset) = status.next_offset else { return Err(NotReady::NotStarted) };
-        let (lag_ms, log_end, ready_lag_ms) = (status.lag_ms, status.log_end, ready_lag.as_millis());
+        let OwnerStatus { lag_ms, log_end, .. } = *status;
+        let ready_lag_ms = ready_lag.as_millis();
         if u128::from(lag_ms.unsigned_abs()) >= ready_lag_ms {
             return Err(NotReady::Lag { lag_ms, next_offset, log_end, ready_lag_ms });
         }

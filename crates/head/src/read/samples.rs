@@ -99,8 +99,8 @@ impl SampleSource for HeadSamples {
         let memory = self.selected.copied.memory(&*self.selected.disk);
         let mut rest = self.chunks();
         while !rest.is_empty() {
-            let (group, others) = rest.split_at(overlapping_len(rest));
-            rest = others;
+            let group = &rest[..overlapping_len(rest)];
+            rest = &rest[group.len()..];
             if let [one] = group
                 && one.visit_stored(memory, range, accepts, visit)?
             {

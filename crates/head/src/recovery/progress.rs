@@ -36,8 +36,8 @@ pub struct ReplayReport {
     pub bytes: u64,
     /// Duration in nanoseconds.
     pub duration_ns: u64,
-    /// Of an owner of a partition of the replicated log, the position of the next record; `None` if there is
-    /// none yet.
+    /// Position of the next record of an owner of a partition of the replicated log; `None` if there is none
+    /// yet.
     pub log_position: Option<Position>,
     /// Frames of the WAL after that position, which were removed: the log is read again.
     pub removed_frames: u64,

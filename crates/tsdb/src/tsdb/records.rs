@@ -21,7 +21,7 @@ use crate::storage::Storage;
 pub enum RecordEffect {
     /// Samples were written; the outcome has those that were refused.
     Written(Box<WriteOutcome>),
-    /// So many samples were deleted.
+    /// Number of samples that were deleted.
     Deleted(u64),
     /// None but the passage of time: a tick, a cut, or a record that was skipped.
     None,

@@ -45,8 +45,8 @@ pub(super) fn features(ci: &Checkout) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Tests of the replicated log with the feature `kafka`, against a broker that the harness of the kit
-/// `kafka` fetches and starts. In a target directory of its own: features
+/// Tests of the replicated log and of its users with the feature `kafka`, against a broker that the harness
+/// of the kit `kafka` fetches and starts. In a target directory of its own: features
 /// change the dependencies of all crates.
 pub(super) fn kafka(ci: &Checkout) -> Result<Tally> {
     let Some(harness) = find_kit(ci, "kafka", "broker.py") else { return Ok(no_kit("kafka")) };
@@ -64,7 +64,11 @@ pub(super) fn kafka(ci: &Checkout) -> Result<Tally> {
     let target_dir = ci.target_dir.join("kafka").display().to_string();
     // Without a broker, tests fail instead of printing that they did not run.
     let env = [("CARGO_TARGET_DIR", &*target_dir), ("CARGO_PROFILE_DEV_DEBUG", "false"), ("CI", "1")];
-    run_tests(ci, "test --package chronolith-replicated-log --features kafka --quiet", &env)
+    run_tests(
+        ci,
+        "test --package chronolith-replicated-log --package chronolith-cluster --features kafka --quiet",
+        &env,
+    )
 }
 
 /// The simulations of the step `test` with a million operations and longer scripts.

@@ -24,8 +24,7 @@ fn a_refused_record_is_an_object_of_the_cluster() {
     for _ in 0..2 {
         refusals.keep(partition, 17, &record).expect("kept");
     }
-    let folder = Folder::of_tenant(&TenantId::new(CLUSTER_FOLDER).expect("a valid id"));
-    let request = RequestContext::with_timeout(&*env.clock, folder, PUT_TIMEOUT, Purpose::Tool);
+    let request = RequestContext::with_timeout(&*env.clock, cluster_folder(), PUT_TIMEOUT, Purpose::Tool);
     let head = runtime.block_on(store.head(&request, "cluster/refused/3/17")).expect("an object");
     assert_eq!(head.object_bytes, record.len() as u64);
 }

@@ -1,0 +1,139 @@
+//! Partition map of a gateway: the newest snapshot in the bucket.
+//!
+//! Invariants: the first process creates the map, by create-if-absent; a map in use is only replaced by a
+//! later one, and stays in use while the bucket does not answer.
+//! Not here: changes of the map by operators, choice of a partition (`model::partition`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use chronolith_base::{Clock, Env};
+use chronolith_bucket::snapshots::{Change, Latest, Snapshots};
+use chronolith_bucket::{Purpose, RequestContext, Store};
+use chronolith_format::bucket::partitions::PartitionsSnapshot;
+use chronolith_model::partition::{PARTITIONS_MAX, PartitionChange, PartitionMapError};
+use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
+
+use super::error::RefreshError;
+use crate::folder::cluster_folder;
+
+/// Longest time of one read, or of the creation of the map.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The newest map.
+pub(super) struct PartitionMaps {
+    snapshots: Snapshots<PartitionsSnapshot>,
+    clock: Arc<dyn Clock>,
+    handle: Handle,
+    latest: RwLock<Option<Latest<PartitionsSnapshot>>>,
+    /// Error of the last read.
+    fault: Mutex<Option<String>>,
+    failures: AtomicU64,
+}
+
+impl PartitionMaps {
+    /// No map yet. Sends no request.
+    pub(super) fn new(store: Arc<Store>, env: &Env, handle: Handle) -> PartitionMaps {
+        PartitionMaps {
+            snapshots: Snapshots::of_kind(store, env),
+            clock: env.clock.clone(),
+            handle,
+            latest: RwLock::default(),
+            fault: Mutex::default(),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the map in use.
+    pub(super) fn current(&self) -> Option<Arc<PartitionsSnapshot>> {
+        self.latest.read().as_ref().map(|latest| latest.snapshot.clone())
+    }
+
+    /// Returns the reason why there is no map.
+    pub(super) fn missing_text(&self) -> String {
+        match self.fault.lock().as_ref() {
+            Some(why) => format!("the partition map has not been read: {why}"),
+            None => "the partition map has not been read yet".to_owned(),
+        }
+    }
+
+    pub(super) fn failure_count(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Reads the newest map; creates one with the first `partition_count` partitions if there is none. With
+    /// `None` no map is created. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`RefreshError`]: the map before it stays in use.
+    pub(super) fn refresh(&self, partition_count: Option<u32>) -> Result<(), RefreshError> {
+        let read = self.handle.block_on(self.read(partition_count));
+        *self.fault.lock() = read.as_ref().err().map(ToString::to_string);
+        match read {
+            Ok(Some(latest)) => {
+                let before = self.latest.write().replace(latest.clone());
+                let number = latest.snapshot.stamp.number;
+                if before.is_none_or(|before| before.snapshot.stamp.number != number) {
+                    let accepting = latest.snapshot.map.accepting().len();
+                    tracing::info!(number, accepting, "read a partition map");
+                }
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        partition_count: Option<u32>,
+    ) -> Result<Option<Latest<PartitionsSnapshot>>, RefreshError> {
+        let request =
+            RequestContext::with_timeout(&*self.clock, cluster_folder(), READ_TIMEOUT, Purpose::Catalog);
+        let known = self.latest.read().clone();
+        let reader = self.snapshots.reader();
+        let found = match &known {
+            Some(known) => reader.poll(&request, known).await?,
+            None => reader.read_latest(&request).await?,
+        };
+        let is_made = |latest: &Latest<PartitionsSnapshot>| !latest.snapshot.map.accepting().is_empty();
+        if let Some(found) = found.filter(is_made) {
+            return Ok(Some(found));
+        }
+        let Some(partition_count) = partition_count else { return Ok(None) };
+        self.create(&request, partition_count).await?;
+        Ok(reader.read_latest(&request).await?)
+    }
+
+    async fn create(&self, request: &RequestContext, partition_count: u32) -> Result<(), RefreshError> {
+        if partition_count as usize > PARTITIONS_MAX {
+            return Err(PartitionMapError::TooMany(partition_count as usize).into());
+        }
+        let numbers: Vec<u32> = (0..partition_count).collect();
+        let now_ms = self.clock.now_ms();
+        let mut refused = None;
+        let created = self.snapshots.update(request, |snapshot| {
+            if !snapshot.map.accepting().is_empty() {
+                // Another process was first.
+                return Change::Keep;
+            }
+            match snapshot.map.changed(PartitionChange::Add(&numbers), now_ms, i64::MIN) {
+                Ok(map) => {
+                    snapshot.map = map;
+                    Change::Write
+                }
+                Err(error) => {
+                    refused = Some(error);
+                    Change::Keep
+                }
+            }
+        });
+        created.await?;
+        refused.map_or(Ok(()), |error| Err(error.into()))
+    }
+}

@@ -1,0 +1,107 @@
+//! Options of a process of a cluster: its roles, the log, the gateway.
+//!
+//! Invariants: roles of the options exist in this version; a log is there if a role needs one.
+//! Not here: names of settings (the binary `chronolith`), options of the bucket (`tsdb`).
+
+mod address;
+mod role;
+mod security;
+
+use std::time::Duration;
+
+pub use self::address::LogAddress;
+pub use self::role::{Role, Roles};
+pub use self::security::{LogLogin, LogSecurity, LogTls, SaslMechanism};
+
+/// Series of `series-limit` per partition of a tenant, unless it is set: an owner of this many series starts
+/// within minutes without its directory.
+const PARTITION_SERIES: u64 = 10_000_000;
+
+/// Options of a process.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterOptions {
+    /// Work of the process.
+    pub roles: Roles,
+    /// The log; `None`: the process is a server of its own.
+    pub log: Option<LogOptions>,
+    /// Division of tenants among partitions.
+    pub gateway: GatewayOptions,
+}
+
+impl ClusterOptions {
+    /// Returns the log of a process that is a gateway; `None` for others.
+    #[must_use]
+    pub fn gateway_log(&self) -> Option<&LogOptions> {
+        self.log.as_ref().filter(|_| self.roles.is_gateway())
+    }
+}
+
+/// Division of tenants among partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GatewayOptions {
+    /// Partitions of a tenant at least.
+    pub tenant_partitions_min: usize,
+    /// Series of the `series-limit` of a tenant per partition.
+    pub partition_series: u64,
+}
+
+impl Default for GatewayOptions {
+    fn default() -> GatewayOptions {
+        GatewayOptions { tenant_partitions_min: 1, partition_series: PARTITION_SERIES }
+    }
+}
+
+/// Codec of the batches of a log of Kafka's protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Batches as they are.
+    None,
+    /// LZ4.
+    Lz4,
+    /// Zstandard.
+    Zstd,
+}
+
+/// A log to create if there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewTopic {
+    /// At least 1.
+    pub partition_count: u32,
+    /// Copies of a partition, at least 1; a directory has one.
+    pub replication_factor: u16,
+}
+
+/// The log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Location.
+    pub address: LogAddress,
+    /// Creates the log if it is missing.
+    pub new_topic: Option<NewTopic>,
+    /// Longest time from an append to its acknowledgement.
+    pub ack_timeout: Duration,
+    /// Longest wait for more records of a batch, of Kafka's protocol alone.
+    pub linger: Duration,
+    /// Codec of batches, of Kafka's protocol alone.
+    pub compression: Compression,
+    /// Encryption and login, of Kafka's protocol alone.
+    pub security: LogSecurity,
+}
+
+impl LogOptions {
+    /// Returns the default options for an address.
+    #[must_use]
+    pub fn new(address: LogAddress) -> LogOptions {
+        LogOptions {
+            address,
+            new_topic: None,
+            ack_timeout: Duration::from_secs(10),
+            linger: Duration::from_millis(5),
+            compression: Compression::Lz4,
+            security: LogSecurity::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Texts of addresses and roles.
+
+use std::path::PathBuf;
+
+use super::*;
+
+#[track_caller]
+fn check_address(text: &str, want: Result<LogAddress, &str>) {
+    assert_eq!(text.parse(), want.map_err(str::to_owned), "{text}");
+}
+
+#[test]
+fn a_directory_has_an_absolute_path_and_no_error_repeats_the_text() {
+    let expected = "expected kafka://HOST:PORT,HOST:PORT/TOPIC or dir:///PATH";
+    check_address("dir:///var/log/topic", Ok(LogAddress::Dir(PathBuf::from("/var/log/topic"))));
+    for wrong in ["", "dir://", "dir:///", "dir://relative", "/path", "nats://user:secret@host/x"] {
+        check_address(wrong, Err(expected));
+    }
+}
+
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn a_build_without_a_client_of_kafka_says_so() {
+    let text = "this build has no client of Kafka's protocol: expected dir:///PATH, or a build with the \
+                feature kafka";
+    check_address("kafka://user:secret@broker:9092/writes", Err(text));
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn an_address_of_kafka_has_brokers_and_a_topic() {
+    let address = "kafka://a:9092,b:9092/writes".parse::<LogAddress>();
+    assert!(matches!(&address, Ok(LogAddress::Kafka(address)) if address.topic == "writes"), "{address:?}");
+    let error = "kafka://user:secret@broker:9092/writes".parse::<LogAddress>().unwrap_err();
+    assert!(error.contains("HOST:PORT") && !error.contains("secret"), "{error}");
+}
+
+#[test]
+fn roles_are_a_list_without_repetitions_and_all_stands_alone() {
+    let names = |text: &str| {
+        text.parse::<Roles>().map(|roles| roles.list().iter().map(|role| role.name()).collect::<Vec<_>>())
+    };
+    assert_eq!(names("all"), Ok(vec!["all"]));
+    assert_eq!(names("gateway, query"), Ok(vec!["gateway", "query"]));
+    let list = "expected all, or a list of gateway, owner, query and store";
+    assert_eq!(names("gatway"), Err(format!("unknown role \"gatway\", {list}")));
+    assert_eq!(names(""), Err(format!("unknown role \"\", {list}")));
+    assert_eq!(names("owner,owner"), Err("role owner is given twice".to_owned()));
+    assert_eq!(names("all,gateway"), Err(format!("all excludes other roles, {list}")));
+    assert!(Roles::default().is_all() && !Roles::default().is_gateway());
+    assert!("gateway".parse::<Roles>().is_ok_and(|roles| roles.is_gateway() && !roles.is_all()));
+}
+
+#[test]
+fn only_a_gateway_with_a_log_is_one() {
+    let log = LogOptions::new(LogAddress::Dir(PathBuf::from("/log")));
+    let gateway = "gateway".parse::<Roles>().expect("a role");
+    let is_gateway = |roles: &Roles, log: Option<&LogOptions>| {
+        let options = ClusterOptions { roles: roles.clone(), log: log.cloned(), ..ClusterOptions::default() };
+        options.gateway_log().is_some()
+    };
+    assert!(is_gateway(&gateway, Some(&log)));
+    assert!(!is_gateway(&gateway, None));
+    assert!(!is_gateway(&Roles::default(), Some(&log)));
+}
