@@ -74,7 +74,7 @@ impl NewestPosition {
     fn put(&mut self, partition: LogPartition, resumes_after: Option<u64>, wal: &Wal) {
         let Some(offset) = self.next_offset else { return };
         let frame = PositionFrame { next: partition.at(offset), resumes_after };
-        self.sequence = wal.append(KIND_POSITION, STRIPE_NONE, &frame.encode()).0;
+        self.sequence = wal.append(KIND_POSITION, STRIPE_NONE, &frame.encode());
     }
 
     fn put_if_behind(&mut self, partition: LogPartition, wal: &Wal) {

@@ -87,8 +87,8 @@ impl HeadState {
         Ok(())
     }
 
-    /// Returns once the WAL has a durable position of the replicated log, if it is a cache of the log: copies of
-    /// memory made before the call are not ahead of it.
+    /// Returns once the WAL has a durable position of the replicated log, if it is a cache of the log: copies
+    /// of memory made before the call are not ahead of it.
     pub(crate) fn settle_position(&self) -> Result<(), WalError> {
         self.log_cache.as_ref().map_or(Ok(()), |cache| cache.settle(&self.wal))
     }

@@ -45,18 +45,18 @@ impl Wal {
         self.commit.admit(|segments, bytes| segments.commit(bytes, &self.counters))
     }
 
-    /// Appends a frame to the queue and returns its position; durable only after [`Wal::wait_durable`]. The
+    /// Appends a frame to the queue and returns its sequence; durable only after [`Wal::wait_durable`]. The
     /// caller holds the lock that orders it against other frames of the same stripe.
-    pub fn append(&self, kind: u8, stripe: u8, payload: &[u8]) -> WalPosition {
+    pub fn append(&self, kind: u8, stripe: u8, payload: &[u8]) -> u64 {
         let mut header = FrameHeader::for_payload(kind, stripe, payload);
         note_queued(payload.len());
-        let mut position = WalPosition(0);
+        let mut queued = 0;
         self.commit.queue(|sequence, pending| {
             header.sequence = sequence;
             header.put_frame(self.key, payload, pending);
-            position = WalPosition(sequence);
+            queued = sequence;
         });
-        position
+        queued
     }
 
     /// Returns the position of the newest frame of any thread: a duplicate of a sample is durable only with

@@ -48,7 +48,8 @@ fn key_of(partition: LogPartition, offset: u64) -> String {
 
 impl RefusedRecords for BucketRefusals {
     fn keep(&self, partition: LogPartition, offset: u64, record: &Bytes) -> Result<(), String> {
-        let request = RequestContext::with_timeout(&*self.clock, cluster_folder(), PUT_TIMEOUT, Purpose::Upload);
+        let request =
+            RequestContext::with_timeout(&*self.clock, cluster_folder(), PUT_TIMEOUT, Purpose::Upload);
         let key = key_of(partition, offset);
         let put = self.handle.block_on(self.store.put(&request, &key, record.clone()));
         put.map_err(|error| format!("keeping a refused record as {key} failed: {error}"))

@@ -144,7 +144,8 @@ fn newest_of(loaded: &Loaded<'_>) -> u64 {
 /// [`HeadError::Io`]; the same call again removes the rest.
 pub fn discard_log_cache(env: &Env, data_dir: &Path) -> Result<bool, HeadError> {
     let disk = &*env.disk;
-    let (dir, chunks) = (wal_dir(data_dir), sealed_dir(data_dir));
+    let dir = wal_dir(data_dir);
+    let chunks = sealed_dir(data_dir);
     if !disk.exists(&dir.join(LOG_CACHE_FILE)) {
         return Ok(false);
     }
