@@ -26,7 +26,7 @@ use chronolith_tsdb::{
 use crate::fixture::{HOUR_MS, Machine, START_MS};
 use crate::kinds::{Sample, push, random_sample};
 
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 4;
 const WRITES: u64 = 60;
 
 /// Node in this process, whose answers arrive in pieces of this size.
