@@ -152,7 +152,7 @@ const HEAD: &str = "\
 Written by `cargo xtask ci --record-cost`, from an empty target directory on a machine with nothing else to do. A
 later run of all steps, also from an empty target directory, names each step that takes over 10 % more units than
 here, and fails with `--all`; steps below 10 units are compared by their sum. A unit is the CPU time of sorting 4
-times 524,288 numbers in one thread, a mean of measurements every 15 s while the step ran. CPU time is user and system, of the process
+times 524,288 numbers in one thread, a mean of measurements every 30 s while the step ran. CPU time is user and system, of the process
 tree of a step as far as parents have waited for their children. It depends less on other load than wall time does,
 but not on nothing: two groups of steps share caches and cores. Machines differ in memory and disk by more than a
 sort shows, so a run on another kind of machine is not compared; it asks for a record of its own.
