@@ -159,7 +159,7 @@ fn a_partition_has_one_cut_and_it_grows() {
     assert_eq!((snapshot.cut_of(partition(1, 7)), snapshot.cuts.len()), (Some(1_234_568), 3));
     snapshot.cuts.push(snapshot.cuts[0]);
     let mut out = Vec::new();
-    assert_eq!(snapshot.encode(FOLDER_KEY, &mut out), Err(EncodeError::RepeatedCut(7)));
+    assert_eq!(snapshot.encode(FOLDER_KEY, &mut out), Err(EncodeError::RepeatedCut(PartitionId(7))));
     assert!(out.is_empty());
 }
 
