@@ -126,7 +126,7 @@ impl Gateway {
     }
 
     /// Asks the log for its partitions and reads the partition map; creates it with all partitions of the log
-    /// if the bucket has none. Blocks the thread, which is none of the runtime.
+    /// if the bucket has none. Blocks; must not be called from a task of the runtime.
     ///
     /// # Errors
     /// [`RefreshError`]: the map before it stays in use.
@@ -233,7 +233,7 @@ impl Gateway {
             match self.log.append(partition, bytes) {
                 Ok(ticket) => tickets.push(ticket),
                 Err(error) => {
-                    // The log goes on with those that it has taken.
+                    // Records that the log has taken are appended all the same.
                     let others_may_be = !tickets.is_empty();
                     return Err(GatewayError::of_log(error, others_may_be));
                 }

@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 
 use crate::options::{LogAddress, LogOptions};
 
-/// Opens the log; connections of Kafka's client run on the runtime of `handle`. Blocks the thread, which is
-/// none of the runtime, at most 15 seconds.
+/// Opens the log; connections of Kafka's client run on the runtime of `handle`. Blocks at most 15 seconds;
+/// must not be called from a task of the runtime.
 ///
 /// # Errors
 /// [`LogError`]: the log cannot be reached, is missing and not to be created, or refuses access.

@@ -1,7 +1,7 @@
 //! Owner of a partition: reads its records from the log and applies them to its store, in order.
 //!
 //! Invariants: a record is applied at the position of the store, which moves with it, so a restart goes on
-//! where the store is (ADR 0138); no offset is passed over unless its record is kept aside or the operator
+//! where the store is (ADR 0138); no offset is passed over unless its record is in the bucket or the operator
 //! has accepted its loss; a record of a later version stops the owner.
 //! Not here: windows that become blocks, the log itself (`replicated_log`), HTTP (`server`).
 
@@ -129,7 +129,7 @@ impl Owner {
             match self.step() {
                 Ok(()) => pause = PAUSE_MIN,
                 Err(StepError::Retry(why)) => {
-                    tracing::warn!(partition = %self.partition, why, "an owner waits");
+                    tracing::warn!(partition = %self.partition, why, "reading the partition failed, it is tried again");
                     self.clock.sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -160,7 +160,7 @@ impl Owner {
             Ok(()) => self.status.set_fault(None),
             Err(StepError::Retry(why)) => self.status.set_fault(Some(why.clone())),
             Err(StepError::Stop(error)) => {
-                tracing::error!(partition = %self.partition, %error, "an owner has stopped");
+                tracing::error!(partition = %self.partition, %error, "owner stopped");
                 self.status.set_fault(Some(error.to_string()));
             }
         }
@@ -213,12 +213,12 @@ impl Owner {
         if !self.options.accepts(&lost) {
             return Err(OwnerError::Gap { partition, lost, what }.into());
         }
-        tracing::error!(%partition, from = lost.start, to = lost.end, "lost records are left out, as accepted");
         pass_over(records, lost.end)?;
+        tracing::error!(%partition, from = lost.start, to = lost.end, "skipped lost records, as accepted");
         Ok(())
     }
 
-    /// Applies a record, or keeps it aside.
+    /// Applies a record; one that cannot be applied is kept in the bucket.
     fn take(&self, records: &Records<'_>, log_record: &LogRecord) -> Result<(), StepError> {
         let LogRecord { offset, timestamp_ms, value } = log_record;
         let mut batch = self.batch.lock();
@@ -244,7 +244,7 @@ impl Owner {
         }
     }
 
-    /// Keeps a record that cannot be applied, and goes on after it.
+    /// Keeps a record that cannot be applied in the bucket, and moves the position after it.
     fn keep_aside(
         &self,
         records: &Records<'_>,
@@ -258,7 +258,7 @@ impl Owner {
             return Err(error.into());
         }
         self.refusals.keep(self.partition, offset, value).map_err(retry)?;
-        tracing::error!(partition = %self.partition, offset, why, "a record cannot be applied, it is kept aside");
+        tracing::error!(partition = %self.partition, offset, why, "record not applied, its bytes are in the bucket");
         self.status.note_refused(offset);
         records.skip(offset)?;
         Ok(())

@@ -52,7 +52,7 @@ impl fmt::Display for LogOffsets {
 /// Records of a request that the log has acknowledged.
 #[derive(Debug, Default)]
 pub struct Acknowledged {
-    /// Samples that the log has, and those that the gateway has left out.
+    /// Samples in the log, and samples that the gateway refused.
     pub outcome: WriteOutcome,
     /// Newest offset per partition.
     pub offsets: LogOffsets,

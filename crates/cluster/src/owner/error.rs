@@ -61,7 +61,7 @@ pub enum OwnerError {
         /// Version or protocol of the record.
         error: RecordError,
     },
-    /// More records cannot be applied than are kept aside.
+    /// More records cannot be applied than `refused_max`.
     #[error("too many records cannot be applied, the next one at offset {} of partition {}: {why}", position.offset, position.partition)]
     TooManyRefused {
         /// Position of the record.

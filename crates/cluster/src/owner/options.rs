@@ -10,7 +10,7 @@ use chronolith_replicated_log::ReadLimits;
 const READ_BYTES_MAX: usize = 8 << 20;
 /// Longest wait for a record; bounds the time until an owner stops.
 const READ_WAIT: Duration = Duration::from_millis(200);
-/// Records that are kept aside until the owner stops.
+/// Refused records after which an owner stops.
 const REFUSED_MAX: u64 = 1000;
 
 /// Options of an owner.
@@ -26,7 +26,7 @@ pub struct OwnerOptions {
     pub source: fn(u8) -> Option<LabelSource>,
     /// Limits of one read of the log.
     pub read: ReadLimits,
-    /// Records that are kept aside since the start; the owner stops at the next one.
+    /// Refused records since the start; the owner stops at the next one.
     pub refused_max: u64,
 }
 

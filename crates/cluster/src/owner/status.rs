@@ -26,9 +26,9 @@ pub struct OwnerStatus {
     pub log_time_ms: Option<i64>,
     /// Records applied since the start.
     pub applied_count: u64,
-    /// Records kept aside since the start.
+    /// Records since the start that could not be applied; they are in the bucket.
     pub refused_count: u64,
-    /// Offset of the last record that was kept aside.
+    /// Offset of the last record that could not be applied.
     pub last_refused: Option<u64>,
     /// Samples accepted since the start, repeats included.
     pub accepted_count: u64,

@@ -1,4 +1,4 @@
-//! Opening of the store of an owner: a directory that cannot be continued is made empty, as the log and the
+//! Opening of the store of an owner: a directory that cannot be continued is emptied, since the log and the
 //! bucket have its samples.
 
 use std::sync::Arc;
@@ -22,7 +22,8 @@ pub fn open_store(
         Err(OpenError::Head(HeadError::LogCache(why))) => why,
         opened => return opened.map(|tsdb| (tsdb, None)),
     };
-    tracing::error!(dir = %options.data_dir.display(), why, "the directory of an owner is made empty");
+    let dir = options.data_dir.display();
+    tracing::error!(%dir, why, "emptying the data directory, its records are read from the log again");
     discard_log_cache(env, &options.data_dir).map_err(OpenError::Head)?;
     Ok((open()?, Some(why)))
 }

@@ -23,7 +23,7 @@ const START_MS: i64 = 1_795_132_800_000;
 const P0: PartitionId = PartitionId(0);
 const SERIES: u64 = 5;
 
-/// Records that were kept aside, in memory.
+/// Refused records, in memory.
 #[derive(Default)]
 struct Kept {
     records: Mutex<BTreeMap<u64, Bytes>>,

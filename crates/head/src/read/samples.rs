@@ -13,7 +13,7 @@ use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::read::copy::CopiedChunks;
-use crate::read::source::{HeadChunk, merge_chunks, overlapping_len};
+use crate::read::source::{ChunkMemory, HeadChunk, merge_chunks, overlapping_len};
 use crate::texts::HeadTexts;
 
 /// Distance of the bytes that a prefetch reads.
@@ -64,6 +64,20 @@ impl HeadSamples {
     }
 }
 
+/// Appends the samples in `range` of chunks that overlap each other, or of one that overlaps no other.
+fn decode_group(
+    memory: ChunkMemory<'_>,
+    group: &[HeadChunk],
+    range: TimeRange,
+    out: &mut Columns,
+) -> Result<(), QueryError> {
+    match group {
+        [one] if range.overlaps_inclusive(one.min_time(), one.max_time()) => one.decode(memory, range, out),
+        [_] => Ok(()),
+        several => merge_chunks(memory, several, range, out),
+    }
+}
+
 #[cold]
 fn no_text(time: i64) -> QueryError {
     let what = format!("the text of the sample at {time} is missing");
@@ -77,13 +91,7 @@ impl SampleSource for HeadSamples {
         while !rest.is_empty() {
             let (group, others) = rest.split_at(overlapping_len(rest));
             rest = others;
-            match group {
-                [one] if range.overlaps_inclusive(one.min_time(), one.max_time()) => {
-                    one.decode(memory, range, out)?;
-                }
-                [_] => {}
-                several => merge_chunks(memory, several, range, out)?,
-            }
+            decode_group(memory, group, range, out)?;
         }
         Ok(())
     }
@@ -107,13 +115,7 @@ impl SampleSource for HeadSamples {
                 continue;
             }
             scratch.clear();
-            match group {
-                [one] if range.overlaps_inclusive(one.min_time(), one.max_time()) => {
-                    one.decode(memory, range, scratch)?;
-                }
-                [_] => {}
-                several => merge_chunks(memory, several, range, scratch)?,
-            }
+            decode_group(memory, group, range, scratch)?;
             if !scratch.is_empty() {
                 visit(SamplesPart::Decoded(scratch))?;
             }

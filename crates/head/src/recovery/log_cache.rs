@@ -40,7 +40,7 @@ pub(super) fn check_marker(
             Err(HeadError::Corrupt { path, what: what.to_owned() })
         }
         (Some(partition), false) if files.is_empty() && log.segments().is_empty() => {
-            tracing::info!(%partition, "the directory becomes the cache of a partition of the replicated log");
+            tracing::info!(%partition, "new data directory, its WAL is a cache of the replicated log");
             let created = env.disk.create(&path).and_then(|file| file.sync_data());
             created.and_then(|()| env.disk.sync_dir(&files.dir)).map_err(HeadError::io(&path))
         }
@@ -137,8 +137,8 @@ fn newest_of(loaded: &Loaded<'_>) -> u64 {
 }
 
 /// Removes WAL, checkpoint and sealed chunks of an owner, whose samples the replicated log and the bucket
-/// have; the directory stays one of an owner. Returns false, and removes nothing, if it is none. No head has
-/// it open.
+/// have. The marker stays, so only an owner opens the directory. Returns false and removes nothing without the
+/// marker. The caller has closed the head.
 ///
 /// # Errors
 /// [`HeadError::Io`]; the same call again removes the rest.
