@@ -21,7 +21,7 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::DuplicatePolicy;
 
 pub use control::{CONTROL_BYTES, CONTROL_FILE, ControlRecord, LostFrames, SLOT_COUNT};
-pub(crate) use histograms::{HistogramDecoder, HistogramEncoder, encoded_len_max};
+pub(crate) use histograms::{BoundedHistogramDecoder, HistogramEncoder, encoded_len_max};
 pub use histograms::{put_histogram, read_histogram};
 pub use overflow::{OVERFLOW_SAMPLES_MAX, OverflowChanges, OverflowRef, OverflowSample, OverflowSlot};
 pub(super) use overflow::{read_key, read_slot};

@@ -1,7 +1,7 @@
 //! Decoder of records.
 //!
-//! Invariants: memory is bounded by the bytes of the record, and by [`super::KEY_BYTES_MAX`] for keys; the
-//! batch of a record with an error is empty.
+//! Invariants: memory is bounded by the bytes of the record, by [`super::KEY_BYTES_MAX`] for keys, and by
+//! 64 MiB for histograms, which the encoder stays far below; the batch of a record with an error is empty.
 //! Not here: parsers of wire keys, which the caller passes.
 
 use chronolith_base::{ByteReader, DecodeError};
@@ -13,7 +13,7 @@ use super::events::read_event;
 use super::extras::{read_exemplar, read_kind, read_metadata, read_rules};
 use super::frame::{Header, KIND_SAMPLES, invalid, open, read_origin};
 use super::keys::{KEY_BYTES_MAX, check_room, length_of, read_fields, read_keys};
-use crate::head::wal::HistogramDecoder;
+use crate::head::wal::BoundedHistogramDecoder;
 use crate::start_runs;
 
 /// Decodes a record; `batch` becomes the samples of a record of samples, and is empty after others. `source`
@@ -207,7 +207,7 @@ fn read_histograms(columns: &mut ColumnReaders<'_>, batch: &mut WriteBatch) -> R
     let what = "histogram";
     let reader = columns.of(Column::Histograms);
     let count = reader.length(what)?;
-    let mut decoder = HistogramDecoder::default();
+    let mut decoder = BoundedHistogramDecoder::default();
     let mut idx = 0u64;
     for at in 0..count {
         let offset = reader.offset();

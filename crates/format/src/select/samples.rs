@@ -13,11 +13,8 @@ use super::parts::{Part, PartKind};
 use crate::chunk::dense::{self, ENCODING_BOOLEAN, ENCODING_DENSE};
 use crate::chunk::starts;
 use crate::chunk::{decimal_delta, kinds, xor, xor2};
-use crate::head::wal::HistogramDecoder;
+use crate::head::wal::BoundedHistogramDecoder;
 use crate::record::{expect_end, invalid};
-
-/// Memory of the histograms of a part at most, after which one more is refused.
-const HISTOGRAM_BYTES_MAX: usize = 64 << 20;
 
 const WHAT: &str = "samples of a part";
 
@@ -151,9 +148,8 @@ impl<'a> Part<'a> {
     fn read_histograms(&self, all: &mut Columns) -> Result<(), DecodeError> {
         let mut reader = ByteReader::new(self.histograms);
         let count = reader.length(WHAT)?;
-        let mut decoder = HistogramDecoder::default();
+        let mut decoder = BoundedHistogramDecoder::default();
         let mut idx = 0u64;
-        let mut bytes = 0usize;
         for at in 0..count {
             let offset = reader.offset();
             let distance = reader.uvarint(WHAT)?;
@@ -162,11 +158,7 @@ impl<'a> Part<'a> {
             if is_repeated || idx >= all.len() as u64 {
                 return Err(invalid(WHAT, offset, "a later sample of the part", idx));
             }
-            if bytes > HISTOGRAM_BYTES_MAX {
-                return Err(invalid(WHAT, offset, "histograms of at most 64 MiB", bytes as u64));
-            }
             let histogram = decoder.next(&mut reader)?;
-            bytes = bytes.saturating_add(histogram.memory_bytes());
             all.histograms.push((idx as u32, histogram));
         }
         expect_end(&reader, WHAT)

@@ -233,6 +233,37 @@ impl HistogramDecoder {
     }
 }
 
+/// Memory of the histograms that a [`BoundedHistogramDecoder`] has read, after which one more is refused.
+const BOUNDED_BYTES_MAX: usize = 64 << 20;
+
+/// Decoder of bytes from another process. A histogram that repeats a layout takes some bytes there and the
+/// memory of its spans here, so their sum has a bound: 64 MiB, and one histogram more.
+#[derive(Default)]
+pub(crate) struct BoundedHistogramDecoder {
+    decoder: HistogramDecoder,
+    bytes: usize,
+}
+
+impl BoundedHistogramDecoder {
+    /// Reads the next histogram.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub(crate) fn next(&mut self, reader: &mut ByteReader<'_>) -> Result<Arc<Histogram>, DecodeError> {
+        if self.bytes > BOUNDED_BYTES_MAX {
+            return Err(DecodeError::Invalid {
+                what: "memory of histograms",
+                offset: reader.offset(),
+                expected: "histograms of at most 64 MiB",
+                found: self.bytes as u64,
+            });
+        }
+        let histogram = self.decoder.next(reader)?;
+        self.bytes = self.bytes.saturating_add(histogram.memory_bytes());
+        Ok(histogram)
+    }
+}
+
 fn get(reader: &mut ByteReader<'_>, layout: &mut Option<Layout>) -> Result<Histogram, DecodeError> {
     let offset = reader.offset();
     let flags = reader.u8("histogram flags")?;
@@ -320,3 +351,6 @@ fn get_float_side(reader: &mut ByteReader<'_>, spans: &[Span]) -> Result<Buckets
     let counts = bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
     Ok(Buckets { spans: spans.to_vec(), counts })
 }
+
+#[cfg(test)]
+mod tests;
