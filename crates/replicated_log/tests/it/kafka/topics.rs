@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use chronolith_base::Env;
+use chronolith_replicated_log::kafka::KafkaLog;
 use chronolith_replicated_log::{Bounds, LogError, PartitionId, ReadLimits, ReplicatedLog, Ticket};
 use krafka::Kafka;
 use krafka::admin::{
@@ -11,7 +13,7 @@ use krafka::admin::{
 };
 
 use super::broker::Broker;
-use super::{open, runtime, settings};
+use super::{open, patient, runtime, settings};
 use crate::conformance::{PARTITION_COUNT, append_all, read_range};
 
 const P0: PartitionId = PartitionId(0);
@@ -181,4 +183,17 @@ fn records_beyond_the_topics_limit_are_refused_with_both_sizes() {
     let error = wait_for("the lower limit", || log.append(P0, noise()).and_then(Ticket::wait).err());
     assert!(matches!(error, LogError::TooLarge { record_bytes: 3000, .. }), "{error:?}");
     assert!(append(100).is_ok(), "the producer goes on");
+}
+
+/// A server that ends shuts its runtime down before the last owner of the log is dropped.
+#[test]
+fn a_log_that_is_dropped_after_its_runtime_neither_panics_nor_waits() {
+    let Some(broker) = Broker::shared() else { return };
+    let settings = patient(settings(broker.listener("plain"), "late-drop"));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let log = KafkaLog::open(&Env::real(), runtime.handle(), settings).expect("opens");
+    let in_flight = log.append(PartitionId(0), Bytes::from_static(b"sample")).expect("is queued");
+    runtime.shutdown_background();
+    drop(log);
+    drop(in_flight);
 }
