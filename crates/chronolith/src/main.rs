@@ -1,5 +1,6 @@
-//! The binary: `chronolith serve` and the tools. Invariant: every failure is reported with what to do,
-//! and ends in exit code 1. Not here: the server (`chronolith-server`).
+//! The binary: `chronolith serve` and the tools. Invariant: every failure is reported with what to do, and
+//! ends in exit code 1, or in 2 for arguments and roles that cannot be. Not here: the server
+//! (`chronolith-server`).
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
@@ -61,7 +62,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             log::print(&format!("chronolith: {error:#}"));
-            ExitCode::FAILURE
+            let of_settings = error.downcast_ref::<settings::SettingsError>();
+            of_settings.map_or(ExitCode::FAILURE, |error| ExitCode::from(error.exit_code()))
         }
     }
 }

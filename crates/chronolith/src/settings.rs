@@ -2,11 +2,12 @@
 //! and `--help` (`flags`), environment variables and keys of the configuration file (`sources`), limits of
 //! single tenants (`tenants`) and docs/reference/settings.md (checked by a test) are made from it.
 //! Invariants: the files depend on each other in one direction: declaration, value,
-//! bucket_layout, bucket, carbon, table, then the others.
+//! bucket_layout, bucket, carbon, cluster, table, then the others.
 
 mod bucket;
 mod bucket_layout;
 mod carbon;
+mod cluster;
 mod declaration;
 mod fetch_limits;
 mod file;
@@ -26,4 +27,4 @@ mod tests;
 pub(crate) use declaration::{LogFormat, Settings};
 pub(crate) use flags::{add_bucket_flags, add_flags};
 pub(crate) use prometheus_flags::suggest;
-pub(crate) use sources::{Sources, reloaded};
+pub(crate) use sources::{SettingsError, Sources, reloaded};

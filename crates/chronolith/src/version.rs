@@ -14,6 +14,8 @@ const FEATURES: &[&str] = &[
     "gcs",
     #[cfg(feature = "jemalloc")]
     "jemalloc",
+    #[cfg(feature = "kafka")]
+    "kafka",
     #[cfg(feature = "png")]
     "png",
 ];
@@ -65,6 +67,7 @@ mod tests {
             ("azure", cfg!(feature = "azure")),
             ("gcs", cfg!(feature = "gcs")),
             ("jemalloc", cfg!(feature = "jemalloc")),
+            ("kafka", cfg!(feature = "kafka")),
             ("png", cfg!(feature = "png")),
         ];
         let want: Vec<&str> = has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();

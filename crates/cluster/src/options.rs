@@ -1,13 +1,16 @@
-//! Options of a process of a cluster: its roles, the log, the gateway.
+//! Options of a process of a cluster: its roles, the log, the gateway, the owner.
 //!
-//! Invariants: roles of the options exist in this version; a log is there if a role needs one.
+//! Invariants: a server of its own has no log; other roles have one.
 //! Not here: names of settings (the binary `chronolith`), options of the bucket (`tsdb`).
 
 mod address;
 mod role;
 mod security;
 
+use std::ops::Range;
 use std::time::Duration;
+
+use chronolith_model::partition::PARTITIONS_MAX;
 
 pub use self::address::LogAddress;
 pub use self::role::{Role, Roles};
@@ -16,6 +19,8 @@ pub use self::security::{LogLogin, LogSecurity, LogTls, SaslMechanism};
 /// Series of `series-limit` per partition of a tenant, unless it is set: an owner of this many series starts
 /// within minutes without its directory.
 const PARTITION_SERIES: u64 = 10_000_000;
+/// Lag of an owner that is ready, unless it is set.
+pub(crate) const READY_LAG: Duration = Duration::from_secs(2);
 
 /// Options of a process.
 #[derive(Debug, Clone, Default)]
@@ -26,13 +31,51 @@ pub struct ClusterOptions {
     pub log: Option<LogOptions>,
     /// Division of tenants among partitions.
     pub gateway: GatewayOptions,
+    /// The partition of an owner.
+    pub owner: PartitionOptions,
 }
 
-impl ClusterOptions {
-    /// Returns the log of a process that is a gateway; `None` for others.
+/// The partition of an owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionOptions {
+    /// Number; `None` if none is named.
+    pub partition: Option<PartitionChoice>,
+    /// Lag below which recent data is complete enough for queries.
+    pub ready_lag: Duration,
+    /// Offsets whose loss the operator has accepted.
+    pub accepted_gap: Option<Range<u64>>,
+}
+
+impl Default for PartitionOptions {
+    fn default() -> PartitionOptions {
+        PartitionOptions { partition: None, ready_lag: READY_LAG, accepted_gap: None }
+    }
+}
+
+/// Choice of the partition of an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartitionChoice {
+    /// The number at the end of the host name, as a StatefulSet of Kubernetes has it.
+    Auto,
+    /// This one.
+    Number(u32),
+}
+
+impl PartitionChoice {
+    /// Returns the number of the partition on a machine called `host_name`; `None` if it has to be the number
+    /// at the end of that name, and there is none below [`PARTITIONS_MAX`].
     #[must_use]
-    pub fn gateway_log(&self) -> Option<&LogOptions> {
-        self.log.as_ref().filter(|_| self.roles.is_gateway())
+    pub fn number(self, host_name: &str) -> Option<u32> {
+        match self {
+            PartitionChoice::Number(number) => Some(number),
+            PartitionChoice::Auto => {
+                // The rest of a fully qualified name is the name of a domain.
+                let host = host_name.split('.').next().unwrap_or("").trim();
+                let prefix = host.trim_end_matches(|c: char| c.is_ascii_digit());
+                let digits = host.strip_prefix(prefix).unwrap_or("");
+                digits.parse().ok().filter(|number| (*number as usize) < PARTITIONS_MAX)
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod address_ranges;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use chronolith_cluster::options::ClusterOptions;
 use chronolith_model::TenantId;
 use chronolith_rules::group::GroupDefaults;
 use chronolith_tsdb::{HeadMemory, HeadMemoryOptions, TsdbOptions};
@@ -22,6 +23,8 @@ pub struct ServiceOptions {
     pub multitenancy: bool,
     /// True if the store of a data directory is read alone.
     pub is_read_only: bool,
+    /// Roles and the replicated log.
+    pub cluster: ClusterOptions,
     /// Access control.
     pub access: AccessOptions,
     /// The audit log.
@@ -51,6 +54,7 @@ impl ServiceOptions {
         ServiceOptions {
             multitenancy: false,
             is_read_only: false,
+            cluster: ClusterOptions::default(),
             access: AccessOptions::default(),
             audit: AuditOptions::default(),
             tsdb: TsdbOptions {

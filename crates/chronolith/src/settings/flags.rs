@@ -10,7 +10,9 @@ pub(crate) fn add_flags(command: Command) -> Command {
     let config = Arg::new("config").long("config").value_name("FILE");
     let check = Arg::new("check-config").long("check-config").action(ArgAction::SetTrue);
     let command = command.arg(config.help("YAML file with settings [env: CHRONOLITH_CONFIG]")).arg(
-        check.help("Check flags, environment and file, then end: exit code 1 if the server would not start"),
+        check.help(
+            "Check flags, environment and file, then end: exit code 1 (2 for roles and the log) if the server would not start",
+        ),
     );
     GROUPS.iter().fold(command, |command, group| {
         command.next_help_heading(group.title).args(group.settings.iter().map(flag))

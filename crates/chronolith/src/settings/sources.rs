@@ -16,19 +16,41 @@ use super::file::{self, Entry};
 use super::influx_names::{missing_listener, own_name};
 use super::table::{self, all_settings};
 use super::tenants::{self, Split};
-use super::{bucket_layout, carbon, rules};
+use super::{bucket_layout, carbon, cluster, rules};
 use crate::args;
 
 /// Variable that names the configuration file.
 const CONFIG_VARIABLE: &str = "CHRONOLITH_CONFIG";
 
+/// Exit code for settings that contradict each other or cannot be used at all, as that for unknown flags.
+const USAGE_EXIT_CODE: u8 = 2;
+
 /// Reason for refusing settings.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SettingsError(String);
+pub(crate) struct SettingsError {
+    text: String,
+    exit_code: u8,
+}
+
+impl SettingsError {
+    fn new(text: String) -> SettingsError {
+        SettingsError { text, exit_code: 1 }
+    }
+
+    /// Error of the settings of roles and of the log.
+    pub(crate) fn of_cluster(text: String) -> SettingsError {
+        SettingsError { text, exit_code: USAGE_EXIT_CODE }
+    }
+
+    /// Exit code of the process.
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.exit_code
+    }
+}
 
 impl std::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -101,9 +123,10 @@ impl Sources<'_> {
         settings.warnings.extend(warnings);
         for setting in all_settings() {
             let Found { value, origin } = self.value_of(setting, &entries, path.as_deref());
-            setting
-                .apply(&mut settings, &value)
-                .map_err(|why| SettingsError(format!("{}{}: {why}", origin.prefix(), setting.name)))?;
+            setting.apply(&mut settings, &value).map_err(|why| {
+                let text = format!("{}{}: {why}", origin.prefix(), setting.name);
+                if cluster::has(setting) { SettingsError::of_cluster(text) } else { SettingsError::new(text) }
+            })?;
             settings.server.shown.push(ShownSetting {
                 name: setting.name.to_owned(),
                 value: setting.shown(value),
@@ -114,10 +137,11 @@ impl Sources<'_> {
         let limits = tenants::table(settings.server.service.tsdb.limits.default.clone(), &tenants);
         let shown_path = path.as_deref().unwrap_or(Path::new("")).display();
         settings.server.service.tsdb.limits =
-            limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
-        bucket_layout::check(&settings).map_err(SettingsError)?;
-        carbon::check(&settings).map_err(SettingsError)?;
-        rules::check(&settings).map_err(SettingsError)?;
+            limits.map_err(|why| SettingsError::new(format!("{shown_path}:{why}")))?;
+        cluster::check(&mut settings, self.disk).map_err(SettingsError::of_cluster)?;
+        bucket_layout::check(&settings).map_err(SettingsError::new)?;
+        carbon::check(&settings).map_err(SettingsError::new)?;
+        rules::check(&settings).map_err(SettingsError::new)?;
         settings.server.shown.extend(tenants::shown(&tenants, path.as_deref().unwrap_or(Path::new(""))));
         settings.server.config_yaml = show_yaml(&settings.server.shown);
         Ok(settings)
@@ -135,10 +159,12 @@ impl Sources<'_> {
             let Found { value, origin } = self.value_of(setting, &entries, path.as_deref());
             setting
                 .apply(&mut settings, &value)
-                .map_err(|why| SettingsError(format!("{}{}: {why}", origin.prefix(), setting.name)))?;
+                .map_err(|why| SettingsError::new(format!("{}{}: {why}", origin.prefix(), setting.name)))?;
         }
         settings.server.bucket.map(|bucket| bucket.store).ok_or_else(|| {
-            SettingsError("--bucket: expected the URL of a bucket, such as s3://BUCKET/PREFIX".to_owned())
+            SettingsError::new(
+                "--bucket: expected the URL of a bucket, such as s3://BUCKET/PREFIX".to_owned(),
+            )
         })
     }
 
@@ -182,21 +208,21 @@ fn unknown_variables(environment: &BTreeMap<String, String>) -> Vec<String> {
 
 fn read_file(disk: &dyn Disk, path: &Path) -> Result<Split, SettingsError> {
     let shown = path.display();
-    let bytes = disk.read(path).map_err(|error| SettingsError(format!("reading {shown}: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| SettingsError(format!("{shown}: not UTF-8")))?;
+    let bytes = disk.read(path).map_err(|error| SettingsError::new(format!("reading {shown}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| SettingsError::new(format!("{shown}: not UTF-8")))?;
     let split = file::parse(&text).and_then(tenants::split);
-    let mut split = split.map_err(|why| SettingsError(format!("{shown}:{why}")))?;
+    let mut split = split.map_err(|why| SettingsError::new(format!("{shown}:{why}")))?;
     let mut seen = BTreeSet::new();
     for entry in &mut split.settings {
         let Some(setting) = table::find(&entry.key) else {
             let nearest = own_name(&entry.key).unwrap_or_else(|| table::nearest_name(&entry.key));
             let what = missing_listener(&entry.key)
                 .unwrap_or_else(|| format!("unknown setting {:?}, did you mean {nearest:?}?", entry.key));
-            return Err(SettingsError(format!("{shown}:{}: {what}", entry.line)));
+            return Err(SettingsError::new(format!("{shown}:{}: {what}", entry.line)));
         };
         setting.name.clone_into(&mut entry.key);
         if !seen.insert(setting.name) {
-            return Err(SettingsError(format!("{shown}:{}: {:?} is set twice", entry.line, entry.key)));
+            return Err(SettingsError::new(format!("{shown}:{}: {:?} is set twice", entry.line, entry.key)));
         }
     }
     for warning in &mut split.warnings {

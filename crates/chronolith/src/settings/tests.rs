@@ -1,5 +1,6 @@
 //! Precedence, unknown keys, bad values, reload.
 
+mod cluster;
 mod reference;
 
 use std::collections::BTreeSet;

@@ -46,16 +46,16 @@ impl Default for Roles {
 }
 
 impl Roles {
-    /// Returns true if the process is a server of its own, or does everything for a cluster.
+    /// Returns true if the process is a server of its own.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.0 == [Role::All]
     }
 
-    /// Returns true if the process is a gateway and nothing else.
+    /// Returns true if the process has the role.
     #[must_use]
-    pub fn is_gateway(&self) -> bool {
-        self.0 == [Role::Gateway]
+    pub fn has(&self, role: Role) -> bool {
+        self.0.contains(&role)
     }
 
     /// Roles in the order of the setting.

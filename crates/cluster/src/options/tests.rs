@@ -47,19 +47,19 @@ fn roles_are_a_list_without_repetitions_and_all_stands_alone() {
     assert_eq!(names(""), Err(format!("unknown role \"\", {list}")));
     assert_eq!(names("owner,owner"), Err("role owner is given twice".to_owned()));
     assert_eq!(names("all,gateway"), Err(format!("all excludes other roles, {list}")));
-    assert!(Roles::default().is_all() && !Roles::default().is_gateway());
-    assert!("gateway".parse::<Roles>().is_ok_and(|roles| roles.is_gateway() && !roles.is_all()));
+    assert!(Roles::default().is_all() && !Roles::default().has(Role::Gateway));
+    let both = "gateway,owner".parse::<Roles>().expect("roles");
+    assert!(both.has(Role::Gateway) && both.has(Role::Owner) && !both.has(Role::Query) && !both.is_all());
 }
 
 #[test]
-fn only_a_gateway_with_a_log_is_one() {
-    let log = LogOptions::new(LogAddress::Dir(PathBuf::from("/log")));
-    let gateway = "gateway".parse::<Roles>().expect("a role");
-    let is_gateway = |roles: &Roles, log: Option<&LogOptions>| {
-        let options = ClusterOptions { roles: roles.clone(), log: log.cloned(), ..ClusterOptions::default() };
-        options.gateway_log().is_some()
-    };
-    assert!(is_gateway(&gateway, Some(&log)));
-    assert!(!is_gateway(&gateway, None));
-    assert!(!is_gateway(&Roles::default(), Some(&log)));
+fn the_number_at_the_end_of_a_host_name_is_a_partition() {
+    let auto = |host: &str| PartitionChoice::Auto.number(host);
+    assert_eq!(auto("chronolith-owner-12\n"), Some(12));
+    assert_eq!(auto("owner-0.owners.metrics.svc.cluster.local"), Some(0));
+    assert_eq!(auto("owner007"), Some(7));
+    for wrong in ["", "owner", "owner-", "12a", "owner-10000", "owner-99999999999", "owner.12"] {
+        assert_eq!(auto(wrong), None, "{wrong}");
+    }
+    assert_eq!(PartitionChoice::Number(3).number("owner-1"), Some(3));
 }

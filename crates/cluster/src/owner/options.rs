@@ -6,6 +6,8 @@ use std::time::Duration;
 use chronolith_model::LabelSource;
 use chronolith_replicated_log::ReadLimits;
 
+use crate::options::READY_LAG;
+
 /// Bytes of one read of the log.
 const READ_BYTES_MAX: usize = 8 << 20;
 /// Longest wait for a record; bounds the time until an owner stops.
@@ -36,7 +38,7 @@ impl OwnerOptions {
     pub fn new(source: fn(u8) -> Option<LabelSource>) -> OwnerOptions {
         OwnerOptions {
             resume: 0,
-            ready_lag: Duration::from_secs(2),
+            ready_lag: READY_LAG,
             accepted_gap: None,
             source,
             read: ReadLimits { bytes_max: READ_BYTES_MAX, wait: READ_WAIT },
