@@ -16,17 +16,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronolith_base::Clock;
+use chronolith_base::{Clock, Env};
+use chronolith_bucket::Store;
 use chronolith_format::record::{RecordError, decode_record};
 use chronolith_model::WriteBatch;
 use chronolith_model::log_position::LogPartition;
 use chronolith_replicated_log::{Bounds, LogError, Record as LogRecord, ReplicatedLog};
 use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WalError, WriteError};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
 pub use error::OwnerError;
 pub use options::OwnerOptions;
-pub use refused::{BucketRefusals, RefusedRecords};
+use refused::RefusedRecords;
 use status::StatusState;
 pub use status::{NotReady, OwnerStatus};
 pub use store::open_store;
@@ -59,11 +61,26 @@ impl From<WriteError> for StepError {
     }
 }
 
+/// Parts of a process that an owner works with.
+#[derive(Clone)]
+pub struct OwnerParts {
+    /// Log of the partition.
+    pub log: Arc<dyn ReplicatedLog>,
+    /// Bucket of the cluster.
+    pub bucket: Arc<Store>,
+    /// Runtime of the requests to the bucket. The threads of the owner are none of it.
+    pub handle: Handle,
+    /// Store, opened for the partition ([`open_store`]).
+    pub tsdb: Arc<Tsdb>,
+    /// Clock and randomness.
+    pub env: Env,
+}
+
 /// Owner of a partition.
 pub struct Owner {
     log: Arc<dyn ReplicatedLog>,
     tsdb: Arc<Tsdb>,
-    refusals: Arc<dyn RefusedRecords>,
+    refused: RefusedRecords,
     clock: Arc<dyn Clock>,
     options: OwnerOptions,
     partition: LogPartition,
@@ -73,21 +90,16 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Returns the owner of the partition that `tsdb` was opened for. Its first record is the one at the
-    /// position of the store, else the one at [`OwnerOptions::resume`].
+    /// Returns the owner of the partition that the store was opened for. Its first record is the one at the
+    /// position of the store, else the one at [`OwnerOptions::resume`]. Blocks the thread.
     ///
     /// # Errors
     /// [`OwnerError`]: the log cannot be read, is another one, or lacks records from there on.
     ///
     /// # Panics
     /// If the store was not opened for a partition.
-    pub fn open(
-        log: Arc<dyn ReplicatedLog>,
-        tsdb: Arc<Tsdb>,
-        refusals: Arc<dyn RefusedRecords>,
-        clock: Arc<dyn Clock>,
-        options: OwnerOptions,
-    ) -> Result<Owner, OwnerError> {
+    pub fn open(parts: OwnerParts, options: OwnerOptions) -> Result<Owner, OwnerError> {
+        let OwnerParts { log, bucket, handle, tsdb, env } = parts;
         let records = tsdb.records().expect("the store of an owner has a partition");
         let partition = records.partition();
         if log.identity() != partition.topic {
@@ -109,8 +121,8 @@ impl Owner {
         Ok(Owner {
             log,
             tsdb,
-            refusals,
-            clock,
+            refused: RefusedRecords::new(bucket, env.clock.clone(), handle),
+            clock: env.clock,
             options,
             partition,
             status: StatusState::default(),
@@ -257,7 +269,7 @@ impl Owner {
             let error = OwnerError::TooManyRefused { position, why: why.to_owned() };
             return Err(error.into());
         }
-        self.refusals.keep(self.partition, offset, value).map_err(retry)?;
+        self.refused.keep(self.partition, offset, value).map_err(retry)?;
         tracing::error!(partition = %self.partition, offset, why, "record not applied, its bytes are in the bucket");
         self.status.note_refused(offset);
         records.skip(offset)?;

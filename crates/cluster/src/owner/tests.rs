@@ -3,8 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use chronolith_base::{Env, ManualClock, MemDisk, Rng};
+use chronolith_bucket::store::faults::{FaultPlan, FaultStore, MemoryBucket};
+use chronolith_bucket::store::list::{ListOptions, ListedObject};
+use chronolith_bucket::store::read::ReadRange;
+use chronolith_bucket::{Folder, Purpose, RequestContext};
 use chronolith_format::record::{
     BatchPart, Record, RecordEncoder, RecordOrigin, RecordStore, SampleOrigin, encode_event,
 };
@@ -16,29 +21,14 @@ use chronolith_model::{
 use chronolith_replicated_log::Ticket;
 use chronolith_replicated_log::sim::{SimFaults, SimLog, SimOptions, SimTopic};
 use chronolith_tsdb::{ReplayProgress, SyncMode, TsdbOptions};
+use tokio::runtime::Runtime;
 
 use super::*;
 
 const START_MS: i64 = 1_795_132_800_000;
 const P0: PartitionId = PartitionId(0);
 const SERIES: u64 = 5;
-
-/// Refused records, in memory.
-#[derive(Default)]
-struct Kept {
-    records: Mutex<BTreeMap<u64, Bytes>>,
-    is_away: AtomicBool,
-}
-
-impl RefusedRecords for Kept {
-    fn keep(&self, _partition: LogPartition, offset: u64, record: &Bytes) -> Result<(), String> {
-        if self.is_away.load(Ordering::Relaxed) {
-            return Err("the bucket is away".to_owned());
-        }
-        self.records.lock().insert(offset, record.clone());
-        Ok(())
-    }
-}
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
 
 /// A machine of an owner, and the topic.
 struct TestEnv {
@@ -46,7 +36,8 @@ struct TestEnv {
     clock: Arc<ManualClock>,
     disk: Arc<MemDisk>,
     topic: SimTopic,
-    kept: Arc<Kept>,
+    bucket: Arc<MemoryBucket>,
+    client: Arc<FaultStore>,
     options: OwnerOptions,
 }
 
@@ -56,19 +47,54 @@ impl TestEnv {
         let options = SimOptions { faults, ..SimOptions::new(1, seed) };
         let topic = SimTopic::new(clock.clone(), options);
         let options = OwnerOptions::new(sent_keys);
-        TestEnv { env, clock, disk, topic, kept: Arc::default(), options }
+        let bucket = Arc::new(MemoryBucket::new());
+        TestEnv { env, clock, disk, topic, client: bucket.connect(seed), bucket, options }
     }
 
     /// Another machine with the same topic.
     fn second(&self, seed: u64) -> TestEnv {
         let (env, _, disk) = Env::fake(START_MS, seed);
         let env = Env { clock: self.env.clock.clone(), ..env };
-        let (clock, topic, kept) = (self.clock.clone(), self.topic.clone(), self.kept.clone());
-        TestEnv { env, clock, disk, topic, kept, options: self.options.clone() }
+        let (clock, topic, bucket) = (self.clock.clone(), self.topic.clone(), self.bucket.clone());
+        TestEnv {
+            env,
+            clock,
+            disk,
+            topic,
+            client: bucket.connect(seed),
+            bucket,
+            options: self.options.clone(),
+        }
     }
 
     fn connect(&self) -> SimLog {
         self.topic.connect().expect("reachable")
+    }
+
+    fn store_of_bucket(&self) -> Arc<Store> {
+        Arc::new(Store::simulated(self.client.clone(), &self.env, RUNTIME.handle().clone()))
+    }
+
+    fn set_bucket_away(&self, is_away: bool) {
+        let unavailable = if is_away { 1000 } else { 0 };
+        self.client.set_plan(FaultPlan { unavailable, ..FaultPlan::default() });
+    }
+
+    /// Refused records, by offset.
+    fn kept(&self) -> BTreeMap<u64, Bytes> {
+        let request = || {
+            let folder = Folder::of_tenant(&TenantId::new("cluster").expect("an id"));
+            RequestContext::with_timeout(&*self.env.clock, folder, Duration::from_secs(60), Purpose::Tool)
+        };
+        let store = self.store_of_bucket();
+        let options = ListOptions { prefix: "cluster/refused/0".to_owned(), ..ListOptions::default() };
+        let page = RUNTIME.block_on(store.list(&request(), &options)).expect("lists");
+        let read = |object: ListedObject| {
+            let read = RUNTIME.block_on(store.read(&request(), &object.key, ReadRange::Whole, None));
+            let offset = object.key.rsplit('/').next().expect("a name").parse().expect("an offset");
+            (offset, read.expect("reads").bytes)
+        };
+        page.objects.into_iter().map(read).collect()
     }
 
     fn store(&self) -> Arc<Tsdb> {
@@ -84,9 +110,14 @@ impl TestEnv {
     }
 
     fn try_owner(&self, tsdb: &Arc<Tsdb>) -> Result<Owner, OwnerError> {
-        let log = Arc::new(self.connect());
-        let clock = self.env.clock.clone();
-        Owner::open(log, tsdb.clone(), self.kept.clone(), clock, self.options.clone())
+        let parts = OwnerParts {
+            log: Arc::new(self.connect()),
+            bucket: self.store_of_bucket(),
+            handle: RUNTIME.handle().clone(),
+            tsdb: tsdb.clone(),
+            env: self.env.clone(),
+        };
+        Owner::open(parts, self.options.clone())
     }
 
     fn owner(&self) -> (Owner, Arc<Tsdb>) {
@@ -235,17 +266,17 @@ fn damaged_records_are_kept_aside_and_later_versions_stop_the_owner() {
     test_env.send(&log, &good);
     let bad_offset = test_env.send(&log, &damaged);
     test_env.send(&log, &tick(START_MS + 5000));
-    test_env.kept.is_away.store(true, Ordering::Relaxed);
-    assert!(matches!(owner.step(), Err(StepError::Retry(why)) if why.contains("the bucket is away")));
-    assert_eq!(owner.check_ready(), Err(NotReady::Fault("the bucket is away".to_owned())));
-    test_env.kept.is_away.store(false, Ordering::Relaxed);
+    test_env.set_bucket_away(true);
+    assert!(matches!(owner.step(), Err(StepError::Retry(why)) if why.contains("cluster/refused/0/1")));
+    let not_ready = owner.check_ready().expect_err("the bucket is away");
+    assert!(not_ready.to_string().contains("keeping a refused record"), "{not_ready}");
+    test_env.set_bucket_away(false);
     catch_up(&test_env, &owner);
     assert_eq!(owner.check_ready(), Ok(()));
     let status = owner.status();
     assert_eq!((status.applied_count, status.refused_count, status.last_refused), (2, 1, Some(bad_offset)));
     assert_eq!(status.log_time_ms, Some(START_MS + 5000));
-    let kept = test_env.kept.records.lock().clone();
-    assert_eq!(kept.into_iter().collect::<Vec<_>>(), [(bad_offset, Bytes::from(damaged))]);
+    assert_eq!(test_env.kept(), BTreeMap::from([(bad_offset, Bytes::from(damaged))]));
 
     let mut later = good;
     later[4] = 77;

@@ -13,16 +13,16 @@ fn a_refused_record_is_an_object_of_the_cluster() {
     let runtime = runtime.expect("a runtime");
     let client = MemoryBucket::new().connect(1);
     let store = Arc::new(Store::simulated(client.clone(), &env, runtime.handle().clone()));
-    let refusals = BucketRefusals::new(store.clone(), env.clock.clone(), runtime.handle().clone());
+    let refused = RefusedRecords::new(store.clone(), env.clock.clone(), runtime.handle().clone());
     let partition = LogPartition { topic: TopicId([1; 16]), number: PartitionId(3) };
     let record = Bytes::from_static(b"cut short");
     client.set_plan(FaultPlan { unavailable: 1000, ..FaultPlan::default() });
-    let error = refusals.keep(partition, 17, &record).expect_err("the bucket is away");
+    let error = refused.keep(partition, 17, &record).expect_err("the bucket is away");
     assert!(error.contains("cluster/refused/3/17"), "{error}");
     client.set_plan(FaultPlan::default());
     // The answer to the first one may be lost.
     for _ in 0..2 {
-        refusals.keep(partition, 17, &record).expect("kept");
+        refused.keep(partition, 17, &record).expect("kept");
     }
     let request = RequestContext::with_timeout(&*env.clock, cluster_folder(), PUT_TIMEOUT, Purpose::Tool);
     let head = runtime.block_on(store.head(&request, "cluster/refused/3/17")).expect("an object");
