@@ -137,8 +137,8 @@ fn newest_of(loaded: &Loaded<'_>) -> u64 {
 }
 
 /// Removes WAL, checkpoint and sealed chunks of an owner, whose samples the replicated log and the bucket
-/// have. The marker stays, so only an owner opens the directory. Returns false and removes nothing without the
-/// marker. The caller has closed the head.
+/// have. The marker stays, so only an owner opens the directory. Returns false and removes nothing without
+/// the marker. The caller has closed the head.
 ///
 /// # Errors
 /// [`HeadError::Io`]; the same call again removes the rest.
