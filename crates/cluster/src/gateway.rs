@@ -7,19 +7,23 @@
 
 mod checked_keys;
 mod error;
+mod graphite_stores;
 mod partition_maps;
 mod pending;
 mod records;
+mod ticks;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::{Clock, Env, MemoryBudget};
 use chronolith_bucket::Store;
 use chronolith_format::record::RecordOrigin;
+use chronolith_model::databases::BucketStoreId;
 use chronolith_model::partition::tenant_partition_count;
 use chronolith_model::{StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome};
-use chronolith_replicated_log::{LogStats, ReplicatedLog, Ticket};
+use chronolith_replicated_log::{LogError, LogStats, ReplicatedLog, Ticket};
 use chronolith_tsdb::{IngestionRates, LimitsTable, RequestSize, limits_of_policies};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -29,8 +33,10 @@ pub use self::pending::{Acknowledged, LogOffsets, PendingRecords};
 pub use chronolith_format::record::RecordStore;
 
 use self::checked_keys::CheckedKeys;
+use self::graphite_stores::GraphiteStores;
 use self::partition_maps::PartitionMaps;
 use self::records::{Records, Scratch};
+use self::ticks::Ticks;
 use crate::folder::CLUSTER_FOLDER;
 use crate::options::GatewayOptions;
 
@@ -76,6 +82,8 @@ pub struct GatewayStats {
     pub partition_count: usize,
     /// Reads of the partition map that failed.
     pub map_failures: u64,
+    /// Rounds of ticks that the log did not acknowledge.
+    pub tick_failures: u64,
     /// Wire keys in memory whose labels were valid.
     pub checked_keys: usize,
 }
@@ -89,6 +97,9 @@ pub struct Gateway {
     limits: RwLock<LimitsTable>,
     rates: IngestionRates,
     maps: PartitionMaps,
+    graphite: GraphiteStores,
+    ticks: Ticks,
+    tick_failures: AtomicU64,
     checked_keys: CheckedKeys,
     scratch: Mutex<Vec<Scratch>>,
     /// Reason why the log cannot be used, as of the last refresh.
@@ -101,7 +112,10 @@ impl Gateway {
     pub fn new(env: &Env, parts: GatewayParts, options: GatewayOptions) -> Gateway {
         let GatewayParts { log, bucket, handle, memory, limits } = parts;
         Gateway {
-            maps: PartitionMaps::new(bucket, env, handle),
+            maps: PartitionMaps::new(bucket.clone(), env, handle.clone()),
+            graphite: GraphiteStores::new(bucket, env, handle),
+            ticks: Ticks::default(),
+            tick_failures: AtomicU64::new(0),
             checked_keys: CheckedKeys::new(env.rng.next_u64()),
             log,
             clock: env.clock.clone(),
@@ -154,6 +168,20 @@ impl Gateway {
             Some(_) => None,
             None => Some(self.maps.missing_text()),
         }
+    }
+
+    /// Returns the Graphite store of a tenant; creates it in the databases of the bucket if there is none.
+    /// The first call for a tenant reads the bucket, and blocks the thread, which is none of its runtime.
+    ///
+    /// # Errors
+    /// [`GatewayError::ReservedTenant`], and [`GatewayError::NotReady`] if the bucket does not answer.
+    pub fn graphite_store(&self, tenant: &TenantId) -> Result<RecordStore, GatewayError> {
+        if tenant.as_str() == CLUSTER_FOLDER {
+            return Err(GatewayError::ReservedTenant);
+        }
+        let ensured = self.graphite.ensure(tenant);
+        ensured.map_err(|why| GatewayError::NotReady(format!("the Graphite store of the tenant: {why}")))?;
+        Ok(RecordStore::Graphite(BucketStoreId::GRAPHITE))
     }
 
     /// Checks a batch, and appends its records to the log. They are not acknowledged yet. Blocks the thread
@@ -228,6 +256,7 @@ impl Gateway {
         outcome: WriteOutcome,
     ) -> Result<PendingRecords, GatewayError> {
         let Records { list, held } = records;
+        self.ticks.note_written(list.iter().map(|(partition, _)| *partition));
         let mut tickets: Vec<Ticket> = Vec::with_capacity(list.len());
         for (partition, bytes) in list {
             match self.log.append(partition, bytes) {
@@ -242,6 +271,21 @@ impl Gateway {
         Ok(PendingRecords::new(tickets, outcome, held))
     }
 
+    /// Appends a tick to each accepting partition to which this gateway has appended nothing since the last
+    /// call, and waits for them; returns their number. To be called every few seconds; blocks the thread, at
+    /// most the acknowledgement timeout of the log.
+    ///
+    /// # Errors
+    /// [`LogError`] of the first tick that is not acknowledged.
+    pub fn tick(&self) -> Result<usize, LogError> {
+        let Some(snapshot) = self.maps.current() else { return Ok(0) };
+        let ticked = self.ticks.append_due(&*self.log, snapshot.map.accepting(), self.clock.now_ms());
+        if ticked.is_err() {
+            self.tick_failures.fetch_add(1, Ordering::Relaxed);
+        }
+        ticked
+    }
+
     /// Returns the state for metrics.
     #[must_use]
     pub fn stats(&self) -> GatewayStats {
@@ -251,6 +295,7 @@ impl Gateway {
             map_number: snapshot.as_ref().map_or(0, |snapshot| snapshot.stamp.number),
             partition_count: snapshot.map_or(0, |snapshot| snapshot.map.accepting().len()),
             map_failures: self.maps.failure_count(),
+            tick_failures: self.tick_failures.load(Ordering::Relaxed),
             checked_keys: self.checked_keys.len(),
         }
     }

@@ -4,10 +4,13 @@ mod faults;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use chronolith_base::{ManualClock, MemDisk};
-use chronolith_bucket::{Purpose, RequestContext, StoreConfig};
+use chronolith_bucket::snapshots::Snapshots;
+use chronolith_bucket::{Folder, Purpose, RequestContext, StoreConfig};
 use chronolith_format::bucket::NumberedSnapshot as _;
+use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_format::bucket::partitions::PartitionsSnapshot;
 use chronolith_format::record::{Record, decode_record};
 use chronolith_ingest::added_labels::source_of;
@@ -254,6 +257,60 @@ fn stores_of_databases_and_graphite_have_their_ids_and_the_last_value_wins() {
     }
     let found: Vec<_> = cluster.records().iter().map(|one| (one.origin.store, one.duplicates)).collect();
     assert_eq!(found, stores.map(|store| (store, DuplicatePolicy::LastWins)));
+}
+
+/// Time passes in a partition without writes, so that its windows can end.
+#[test]
+fn partitions_without_a_record_since_the_last_ticks_get_one() {
+    let cluster = Cluster::new(3);
+    assert_eq!(cluster.unready_gateway().tick().expect("nothing to do"), 0, "no map, no partitions");
+    let gateway = cluster.gateway();
+    assert_eq!(gateway.tick().expect("acknowledged"), 3);
+    let pending = gateway.append(write_of(&tenant("t")), &batch_of(1, NOW_MS)).expect("appended");
+    pending.wait().expect("acknowledged");
+    assert_eq!(gateway.tick().expect("acknowledged"), 2, "one partition was written to");
+    assert_eq!(gateway.tick().expect("acknowledged"), 3);
+    cluster.topic.finish_arrivals();
+    let mut ticks = 0;
+    for partition in 0..3 {
+        for record in cluster.topic.records(PartitionId(partition)) {
+            let content = decode_record(&record.value, source_of, &mut WriteBatch::from_labels());
+            match content.expect("a record") {
+                Record::Tick { arrival_ms } => {
+                    assert_eq!(arrival_ms, NOW_MS);
+                    ticks += 1;
+                }
+                other => assert!(matches!(other, Record::Samples { .. }), "{other:?}"),
+            }
+        }
+    }
+    assert_eq!(ticks, 8);
+    cluster.topic.set_reachable(false);
+    gateway.tick().expect_err("the log is away");
+    assert_eq!(gateway.stats().tick_failures, 1);
+}
+
+#[test]
+fn the_bucket_names_a_graphite_store_before_a_record_has_its_points() {
+    let cluster = Cluster::new(1);
+    let gateway = cluster.gateway();
+    let team = tenant("graphite-team");
+    for _ in 0..2 {
+        let store = gateway.graphite_store(&team).expect("is created once");
+        assert_eq!(store, RecordStore::Graphite(chronolith_model::databases::BucketStoreId::GRAPHITE));
+    }
+    let reader = Snapshots::<DatabasesSnapshot>::of_kind(cluster.bucket.clone(), &cluster.env);
+    let request = RequestContext::with_timeout(
+        &*cluster.env.clock,
+        Folder::of_tenant(&team),
+        Duration::from_secs(10),
+        Purpose::Catalog,
+    );
+    let latest = RUNTIME.block_on(reader.reader().read_latest(&request)).expect("read").expect("is there");
+    assert!(latest.snapshot.content.has_graphite);
+    assert_eq!(latest.snapshot.stamp.number, 1, "the second call changed nothing");
+    let error = gateway.graphite_store(&tenant("cluster")).expect_err("the folder of the cluster");
+    assert!(matches!(error, GatewayError::ReservedTenant), "{error}");
 }
 
 #[test]
