@@ -151,6 +151,20 @@ impl Owner {
         Ok(())
     }
 
+    /// Returns the partition.
+    #[must_use]
+    pub fn partition(&self) -> LogPartition {
+        self.partition
+    }
+
+    /// Asks the log for the offset that the next record of the partition gets. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub fn log_end(&self) -> Result<u64, LogError> {
+        Ok(self.log.bounds(self.partition.number)?.end)
+    }
+
     /// Returns the state of the owner.
     #[must_use]
     pub fn status(&self) -> OwnerStatus {
@@ -241,7 +255,15 @@ impl Owner {
             }
             Err(error) => return self.keep_aside(records, *offset, value, &error.to_string()),
         };
-        match records.apply(*offset, &record, &batch) {
+        let applied = match records.apply(*offset, &record, &batch) {
+            // Another process may have created it since databases were read.
+            Err(ApplyRecordError::UnknownStore { tenant, .. }) => {
+                self.tsdb.databases().read_again(&tenant).map_err(retry)?;
+                records.apply(*offset, &record, &batch)
+            }
+            applied => applied,
+        };
+        match applied {
             Ok(effect) => {
                 let outcome = match effect {
                     RecordEffect::Written(outcome) => Some(outcome),
@@ -251,7 +273,6 @@ impl Owner {
                 Ok(())
             }
             Err(ApplyRecordError::Write(error)) if !error.never_fits() => Err(error.into()),
-            Err(error @ ApplyRecordError::UnknownStore { .. }) => Err(retry(error)),
             Err(error) => self.keep_aside(records, *offset, value, &error.to_string()),
         }
     }

@@ -14,6 +14,7 @@ use chronolith_format::record::{
     BatchPart, Record, RecordEncoder, RecordOrigin, RecordStore, SampleOrigin, encode_event,
 };
 use chronolith_ingest::protocols::sent_keys;
+use chronolith_model::databases::BucketStoreId;
 use chronolith_model::log_position::{PartitionId, TopicId};
 use chronolith_model::{
     Columns, DuplicatePolicy, Labels, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange,
@@ -287,6 +288,29 @@ fn damaged_records_are_kept_aside_and_later_versions_stop_the_owner() {
     let error = stopped(&owner).to_string();
     assert!(error.contains("record of version 77") && error.contains("upgrade this owner"), "{error}");
     assert_eq!(owner.status().next_offset, Some(3), "the position stays before it");
+}
+
+/// Covers a regression: an owner waited for ever at a record of a store that its databases did not have.
+#[test]
+fn records_of_a_store_that_nobody_knows_are_kept_aside() {
+    let test_env = TestEnv::new(7, SimFaults::default());
+    let log = test_env.connect();
+    let (owner, _store) = test_env.owner();
+    let origin = RecordOrigin {
+        tenant: TenantId::anonymous(),
+        store: RecordStore::Database(BucketStoreId::from_bytes([3; 16])),
+        request_id: String::new(),
+        arrival_ms: START_MS,
+    };
+    let mut deletion = Vec::new();
+    let content = Record::Delete { origin, selectors: Vec::new(), range: TimeRange::ALL };
+    encode_event(&content, &mut deletion).expect("small");
+    let offset = test_env.send(&log, &deletion);
+    test_env.send(&log, &tick(START_MS));
+    catch_up(&test_env, &owner);
+    let status = owner.status();
+    assert_eq!((status.applied_count, status.refused_count, status.last_refused), (1, 1, Some(offset)));
+    assert_eq!(test_env.kept(), BTreeMap::from([(offset, Bytes::from(deletion))]));
 }
 
 #[test]

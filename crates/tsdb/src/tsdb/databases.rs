@@ -4,12 +4,17 @@
 //! Not here: the file of the catalogue (`crate::databases`), its copy in the bucket (`upload::databases`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::{QueryError, ReadContext, StoreId, TenantId, TimeRange};
 
 use crate::query::view::{await_databases, knows_databases};
 use crate::storage::Storage;
+use crate::upload::adoption::read_again;
+
+/// Longest time of a read of databases that another process has changed.
+const READ_AGAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Databases of all tenants, see [`crate::Tsdb::databases`].
 pub struct Databases<'a> {
@@ -37,6 +42,16 @@ impl Databases<'_> {
     /// [`QueryError::Unavailable`] if the bucket does not answer; as [`ReadContext::begin_wait`].
     pub fn await_known(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<(), QueryError> {
         await_databases(self.storage, tenant, ctx)
+    }
+
+    /// Reads the databases of `tenant` in the bucket again, and adds those that are new there. Waits on the
+    /// calling thread for a bounded time; without a bucket it does nothing.
+    ///
+    /// # Errors
+    /// The text for logs: the bucket does not answer, or has damaged databases.
+    pub fn read_again(&self, tenant: &TenantId) -> Result<(), String> {
+        let Some(uploads) = self.storage.uploads() else { return Ok(()) };
+        read_again(self.storage, uploads, tenant, READ_AGAIN_TIMEOUT)
     }
 
     /// Changes the databases of `tenant` and returns when the change is durable. The samples of dropped

@@ -46,6 +46,26 @@ pub(crate) fn ensure_known(
     Ok(())
 }
 
+/// Enters the databases of `owner` in the bucket in the local catalogue again: another process may have added
+/// some. Waits on the calling thread for at most `timeout`, twice if another one reads them.
+///
+/// # Errors
+/// The text for logs.
+pub(crate) fn read_again(
+    storage: &Storage,
+    state: &UploadState,
+    owner: &TenantId,
+    timeout: Duration,
+) -> Result<(), String> {
+    let slot = state.known().slot(owner);
+    let Some(mut is_known) = slot.try_lock_for(timeout) else {
+        return Err("another request is still reading them".to_owned());
+    };
+    adopt(storage, state, owner, timeout)?;
+    *is_known = true;
+    Ok(())
+}
+
 /// Makes all tenants of the bucket known; returns those with dropped stores whose objects are to be removed.
 /// Cost: a listing of the tenants, two requests per tenant.
 pub(super) fn adopt_all(
