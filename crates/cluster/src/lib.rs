@@ -7,6 +7,7 @@
 mod folder;
 pub mod gateway;
 mod log;
+pub mod min_offsets;
 pub mod options;
 pub mod owner;
 

@@ -10,9 +10,7 @@ use chronolith_model::WriteOutcome;
 use chronolith_replicated_log::{PartitionId, Position, Ticket, TopicId};
 
 use super::error::GatewayError;
-
-/// Partitions whose offsets a text has: more would not fit the header that clients read.
-const OFFSETS_MAX: usize = 100;
+use crate::min_offsets::PARTITIONS_NAMED_MAX;
 
 /// Newest offsets of a request, one per partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,7 +31,7 @@ impl LogOffsets {
     /// partitions.
     #[must_use]
     pub fn to_header(&self) -> Option<String> {
-        let is_shown = (1..=OFFSETS_MAX).contains(&self.newest.len());
+        let is_shown = (1..=PARTITIONS_NAMED_MAX).contains(&self.newest.len());
         is_shown.then(|| self.to_string())
     }
 }
