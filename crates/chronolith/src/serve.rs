@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Env};
+use chronolith_cluster::options::Role;
 use chronolith_server::{
     Reload, RunError, Server, ServerOptions, check_access_file, check_alerting_config, check_carbon_tls,
     check_rule_files, check_web_config,
 };
 use clap::ArgMatches;
 
-use crate::settings::{Settings, Sources, reloaded};
+use crate::settings::{Settings, SettingsError, Sources, reloaded};
 use crate::{foreign_dir, listeners, log, version};
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
@@ -37,7 +38,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     let reload = reload(&env, matches, &settings);
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
-    let data_dir = (!is_read_only).then_some(settings.server.service.tsdb.data_dir.as_path());
+    let roles = &settings.server.service.cluster.roles;
+    let has_store = !is_read_only && (roles.is_all() || roles.has(Role::Owner));
+    let data_dir = has_store.then_some(settings.server.service.tsdb.data_dir.as_path());
     if let Some(dir) = data_dir {
         let warning = foreign_dir::refuse_foreign(&*env.disk, dir)?;
         warning.iter().for_each(|text| tracing::warn!("{text}"));
@@ -130,6 +133,9 @@ fn with_advice(error: RunError) -> anyhow::Error {
         RunError::QueryLog(_) | RunError::AuditLog(_) => {
             "choose a file in a directory that exists and is writable"
         }
+        RunError::Log(_) => "see docs/scale-out.md for the log and its settings",
+        // As other values that contradict each other.
+        RunError::Partition { .. } => return SettingsError::of_cluster(error.to_string()).into(),
         RunError::Threads(_) => "the system refuses more threads: raise its limits",
         RunError::Close(_) | RunError::Interrupted(_) => {
             "nothing acknowledged is lost; the next start replays the log"

@@ -4,6 +4,7 @@
 pub(crate) mod background;
 pub(crate) mod bucket;
 pub(crate) mod carbon;
+pub(crate) mod cluster;
 pub(crate) mod compression;
 pub(crate) mod configured_rules;
 pub(crate) mod http;

@@ -7,7 +7,9 @@
 mod carbon;
 mod connection;
 mod error;
+pub(crate) mod gateway;
 mod issuer_keys;
+pub(crate) mod owner;
 mod refusals;
 pub(crate) mod rounds;
 mod scheduler;
@@ -26,11 +28,13 @@ use std::time::Duration;
 
 use axum::Router;
 use chronolith_base::{Env, thread};
+use chronolith_cluster::open_log;
+use chronolith_cluster::options::Role;
 use chronolith_rules::notifier::Alert;
 use chronolith_service::evaluation::rules::{delete_tenant as delete_rules, restore as restore_rules};
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use chronolith_service::options::CarbonProtocol;
-use chronolith_tsdb::{BucketOptions, BucketSources, OpenError, Tsdb, WalJobs};
+use chronolith_tsdb::{Bucket, BucketOptions, BucketSources, OpenError, Tsdb, WalJobs};
 use tokio::net::UdpSocket;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::runtime::Runtime;
@@ -39,6 +43,7 @@ use tokio::sync::watch;
 
 pub use self::error::RunError;
 use self::issuer_keys::KeyFetcher;
+use self::owner::OwnedPartition;
 use self::rounds::guarded;
 use self::shutdown::{Running, StopSignals};
 use self::stop::Stop;
@@ -120,18 +125,62 @@ impl Server {
             return Ok(());
         }
         let bucket = bucket.map(|sources| sources.bucket().clone());
-        let has_bucket = bucket.is_some();
+        let owned = match bucket.clone() {
+            Some(bucket) => self.open_roles(bucket)?,
+            None => None,
+        };
+        let roles = web.service.lifecycle.roles.roles();
+        if roles.is_all() {
+            self.spawn_store(opened, move |web| {
+                let options = web.service.options.tsdb_options();
+                let progress = web.service.lifecycle.replay_progress();
+                Tsdb::open_with_bucket(web.service.env.clone(), options, progress, bucket)
+            })?;
+            self.spawn_work_of_requests()?;
+            return self.spawn_self_scrape();
+        }
+        match owned {
+            Some(owned) => {
+                let of_store = owned.clone();
+                self.spawn_store(opened, move |web| of_store.open_store(web))?;
+                let web = web.clone();
+                let stop = self.running.stop.clone();
+                let run = move || owned.run(&web, &stop);
+                self.running.threads.push(thread::spawn("owner", run).map_err(RunError::Threads)?);
+            }
+            None => drop(opened.send(Opening::Done)),
+        }
+        if roles.has(Role::Gateway) { self.spawn_self_scrape() } else { Ok(()) }
+    }
+
+    /// Opens the log of a process with roles, and its gateway; returns the partition that it owns.
+    fn open_roles(&mut self, bucket: Arc<Bucket>) -> Result<Option<OwnedPartition>, RunError> {
+        let web = self.running.web.clone();
+        let options = &web.service.options.cluster;
+        let (Some(log), Some(runtime)) = (&options.log, &self.running.bucket) else { return Ok(None) };
+        let handle = runtime.handle().clone();
+        let log = open_log(&web.service.env, &handle, log)?;
+        tracing::info!(topic = %log.identity(), partitions = log.partition_count()?, "replicated log opened");
+        if options.roles.has(Role::Gateway) {
+            gateway::open(&web, log.clone(), &bucket, handle.clone());
+            let web = web.clone();
+            let stop = self.running.stop.clone();
+            let run = move || gateway::run(&web, &stop);
+            self.running.threads.push(thread::spawn("gateway", run).map_err(RunError::Threads)?);
+        }
+        let is_owner = options.roles.has(Role::Owner);
+        is_owner.then(|| OwnedPartition::find(log, bucket, handle, &options.owner)).transpose()
+    }
+
+    /// Opens the store on a thread of its own, and starts its background work.
+    fn spawn_store(
+        &mut self,
+        opened: watch::Sender<Opening>,
+        open: impl FnOnce(&Web) -> Result<Arc<Tsdb>, OpenError> + Send + 'static,
+    ) -> Result<(), RunError> {
+        let web = self.running.web.clone();
         let open = move || {
             // The receiver is gone when the server stops during the replay.
-            let open = |web: &Web| {
-                let options = web.service.options.tsdb_options();
-                Tsdb::open_with_bucket(
-                    web.service.env.clone(),
-                    options,
-                    web.service.lifecycle.replay_progress(),
-                    bucket,
-                )
-            };
             let _ = opened.send(open_store(&web, open));
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
@@ -151,20 +200,32 @@ impl Server {
         )?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.wal_jobs().roll_checkpoint())?;
+        if self.running.web.options.bucket.is_some() {
+            // An upload waits for requests, which must hold up no other work.
+            self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.bucket_jobs().upload_blocks())?;
+        }
+        Ok(())
+    }
+
+    /// Starts the background work of a server whose store clients may change: rules, removal of tenants, and
+    /// maintenance of the bucket, which several owners would do twice.
+    fn spawn_work_of_requests(&mut self) -> Result<(), RunError> {
         // Waits for rounds of other threads, which must hold up none of them.
         let service = self.running.web.service.clone();
         let delete_tenants = move |store: &Tsdb| {
             store.tenant_deletions().run(|tenant| delete_rules(&service, tenant));
         };
         self.spawn_rounds("tenant-deletion", |_| TICK_PAUSE, delete_tenants)?;
-        if has_bucket {
-            // An upload waits for requests, which must hold up no other work.
-            self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.bucket_jobs().upload_blocks())?;
-            // Neither do uploads wait for removals.
+        if self.running.web.options.bucket.is_some() {
+            // Uploads do not wait for removals.
             self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
         self.spawn_scheduler()?;
-        self.spawn_notifier()?;
+        self.spawn_notifier()
+    }
+
+    /// Starts the self-scrape, unless it is off or nothing can be written.
+    fn spawn_self_scrape(&mut self) -> Result<(), RunError> {
         let is_read_only = self.running.web.service.options.is_read_only;
         if is_read_only {
             tracing::info!("read-only: writes, deletions and other changes are refused");
@@ -365,14 +426,14 @@ pub(crate) fn open_store(web: &Web, open: impl FnOnce(&Web) -> Result<Arc<Tsdb>,
             Opening::Done
         }
         Ok(Err(error)) => {
-            web.service.lifecycle.set_start_failure(format!("start failed: {error}"));
+            web.service.lifecycle.set_failure(format!("start failed: {error}"));
             Opening::Failed(Arc::new(error))
         }
         Err(_) => {
             web.metrics.background.thread_panics.add(1);
             web.service
                 .lifecycle
-                .set_start_failure("start failed: the replay panicked, see standard error".to_owned());
+                .set_failure("start failed: the replay panicked, see standard error".to_owned());
             Opening::Panicked
         }
     }

@@ -1,27 +1,35 @@
 //! Lifecycle of the server's store: replaying, open, draining, closing. A read-only server over a bucket has
-//! no store, only sources that queries read; one over a data directory has a store that no caller changes.
+//! no store, only sources that queries read; one over a data directory has a store that no caller changes; a
+//! gateway has neither, and an owner a store that only records of the replicated log change (`roles`).
 //! Invariants: store and sources are set once, when the replay is done; before that, and once the store is
 //! being closed, only endpoints that need neither answer.
 //! Not here: who opens and closes it (`server::serve`).
 
+mod roles;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use chronolith_cluster::options::{Role, Roles};
 use chronolith_model::query::{Queryable, TenantSources};
 use chronolith_tsdb::{ReplayProgress, Tsdb};
 
+pub use self::roles::RoleParts;
 use crate::access::Identity;
 use crate::refusal::Refusal;
+use crate::write::destination::Destination;
 
 /// State of the store from start to stop.
 #[derive(Default)]
 pub struct Lifecycle {
-    /// Callers may read the store alone.
-    refuses_changes: bool,
+    /// Gateway and owner of a process with a replicated log.
+    pub roles: RoleParts,
+    /// Set if callers may read the store alone.
+    change_refusal: Option<Refusal>,
     store: OnceLock<Opened>,
     replay: Arc<ReplayProgress>,
-    /// Reason that the store could not be opened.
-    start_failure: OnceLock<String>,
+    /// Reason why the store could not be opened, or is no longer changed.
+    failure: OnceLock<String>,
     /// Readiness is withdrawn, everything is still answered.
     is_draining: AtomicBool,
     /// The store is being closed.
@@ -51,24 +59,42 @@ pub struct ReplaySnapshot {
 }
 
 impl Lifecycle {
-    /// The state before the replay. With `refuses_changes`, callers may read the store alone.
-    pub(super) fn new(refuses_changes: bool) -> Lifecycle {
-        Lifecycle { refuses_changes, ..Lifecycle::default() }
+    /// The state before the replay. On a read-only server, and on an owner, callers may read the store alone.
+    pub(super) fn new(is_read_only: bool, roles: &Roles) -> Lifecycle {
+        let change_refusal = match roles.has(Role::Owner) {
+            true => Some(Refusal::Owner),
+            false => is_read_only.then_some(Refusal::ReadOnlyStore),
+        };
+        Lifecycle { roles: RoleParts::new(roles), change_refusal, ..Lifecycle::default() }
+    }
+
+    /// Destination of the samples of clients: the replicated log on a gateway, else the store.
+    ///
+    /// # Errors
+    /// As [`Lifecycle::store`].
+    pub fn destination(&self) -> Result<Destination, Refusal> {
+        match self.roles.gateway() {
+            None => self.store().map(|store| Destination::Store(store.clone())),
+            Some(_) if self.is_closing.load(Ordering::Relaxed) => Err(Refusal::Stopping),
+            Some(gateway) => Ok(Destination::Log(gateway.clone())),
+        }
     }
 
     /// The store, for writes and administration.
     ///
     /// # Errors
-    /// `unavailable` while the replay runs or the server stops; 405 on a read-only server.
+    /// `unavailable` while the replay runs or the server stops; 405 on a read-only server, an owner and a
+    /// gateway.
     pub fn store(&self) -> Result<&Arc<Tsdb>, Refusal> {
         let store = self.readable_store()?;
-        if self.refuses_changes { Err(Refusal::ReadOnlyStore) } else { Ok(store) }
+        self.change_refusal.clone().map_or(Ok(store), Err)
     }
 
     /// The store, for callers that change nothing.
     ///
     /// # Errors
-    /// `unavailable` while the replay runs or the server stops; 405 on a read-only server over a bucket.
+    /// `unavailable` while the replay runs or the server stops; 405 on a read-only server over a bucket and
+    /// on a gateway.
     pub fn readable_store(&self) -> Result<&Arc<Tsdb>, Refusal> {
         self.answering()?.store.as_ref().ok_or(Refusal::ReadOnly)
     }
@@ -94,7 +120,10 @@ impl Lifecycle {
         if self.is_closing.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
         }
-        self.store.get().ok_or_else(|| Refusal::Starting(self.replay_text()))
+        self.store.get().ok_or_else(|| match self.roles.has_samples() {
+            true => Refusal::Starting(self.replay_text()),
+            false => Refusal::Gateway,
+        })
     }
 
     /// The store if the replay is done, also while it is being closed.
@@ -109,7 +138,7 @@ impl Lifecycle {
 
     /// Returns true if the server refuses changes.
     pub fn is_read_only(&self) -> bool {
-        self.refuses_changes || self.is_storeless()
+        self.change_refusal.is_some() || self.is_storeless()
     }
 
     /// Takes the store into use, and what queries read.
@@ -129,10 +158,10 @@ impl Lifecycle {
         assert!(self.store.set(Opened { store: None, sources }).is_ok(), "sources are opened once");
     }
 
-    /// Records why the store could not be opened: nothing but a restart helps.
-    pub fn set_start_failure(&self, why: String) {
-        tracing::error!(why, "start failed");
-        let _ = self.start_failure.set(why);
+    /// Records why the store could not be opened, or is no longer changed: nothing but a restart helps.
+    pub fn set_failure(&self, why: String) {
+        tracing::error!(why, "only a restart helps");
+        let _ = self.failure.set(why);
     }
 
     /// Makes the readiness probe fail; requests are still served.
@@ -157,22 +186,22 @@ impl Lifecycle {
         if self.is_draining.load(Ordering::Relaxed) || self.is_closing.load(Ordering::Relaxed) {
             return Some("server is shutting down".to_owned());
         }
-        if let Some(why) = self.start_failure.get() {
+        if let Some(why) = self.failure.get() {
             return Some(why.clone());
         }
-        let Some(opened) = self.store.get() else { return Some(self.replay_text()) };
-        opened.store.as_ref().and_then(|store| store.failure()).map(|failure| failure.to_string())
+        if self.roles.has_samples() {
+            let Some(opened) = self.store.get() else { return Some(self.replay_text()) };
+            if let Some(failure) = opened.store.as_ref().and_then(|store| store.failure()) {
+                return Some(failure.to_string());
+            }
+        }
+        self.roles.unready_reason()
     }
 
     /// Failure of the start or of the store that only a restart ends; `None` if there is none.
     pub fn failure(&self) -> Option<String> {
         let of_store = || self.opened().and_then(|store| store.failure()).map(|failure| failure.to_string());
-        self.start_failure.get().cloned().or_else(of_store)
-    }
-
-    /// Returns true if queries and writes are answered.
-    pub fn is_ready(&self) -> bool {
-        self.unready_reason().is_none()
+        self.failure.get().cloned().or_else(of_store)
     }
 
     /// Progress counters that the replay updates.

@@ -22,6 +22,18 @@ pub enum Refusal {
     /// A write or an administrative call to a read-only server with a store.
     #[error("this server is read-only (--read-only): it refuses writes, deletions and other changes")]
     ReadOnlyStore,
+    /// A query or a change to a gateway, which has no samples.
+    #[error(
+        "this server is a gateway (--role gateway): it takes writes for the replicated log and has no samples; \
+         send queries and changes to a server with another role"
+    )]
+    Gateway,
+    /// A write or a change to an owner.
+    #[error(
+        "this server stores a partition of the replicated log (--role owner), whose records alone change it; \
+         send writes to a gateway"
+    )]
+    Owner,
     /// No permit.
     #[error(transparent)]
     Permit(#[from] AdmissionError),

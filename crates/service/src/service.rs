@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
+use chronolith_cluster::gateway::Gateway;
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{TenantId, TenantLimits};
 use chronolith_tsdb::{BucketSources, LimitUse, LimitsTable, SourcePart, Tsdb, fanout};
@@ -64,7 +65,7 @@ impl Service {
     #[must_use]
     pub fn new(env: Env, options: ServiceOptions) -> Service {
         Service {
-            lifecycle: Lifecycle::new(options.is_read_only),
+            lifecycle: Lifecycle::new(options.is_read_only, &options.cluster.roles),
             access: AccessControl::new(options.access.clone(), options.multitenancy, &env.rng),
             audit: AuditLog::new(options.audit.clone()),
             admission: Admission::new(&options, &env.clock),
@@ -111,6 +112,9 @@ impl Service {
         if let Some(store) = self.lifecycle.opened() {
             store.settings().set_limits(limits.clone());
         }
+        if let Some(gateway) = self.lifecycle.roles.gateway() {
+            gateway.set_limits(limits.clone());
+        }
         self.admission.weights.set(&limits);
         *current = limits;
     }
@@ -153,6 +157,17 @@ impl Service {
     pub fn default_limits(&self) -> TenantLimits {
         self.limits.read().default.clone()
     }
+}
+
+/// Takes the gateway into use, with the limits of the latest reload.
+///
+/// # Panics
+/// If there is one already.
+pub fn set_gateway(service: &Service, gateway: Arc<Gateway>) {
+    // Held as in `Service::set_store`.
+    let limits = service.limits.read();
+    gateway.set_limits(limits.clone());
+    service.lifecycle.roles.set_gateway(gateway);
 }
 
 /// Returns the use of the limits of the storage, then of the limits of queries.

@@ -7,19 +7,24 @@
 //! Not here: permits of a request (`admission`), the protocols (`ingest`), texts of answers (`server`).
 
 pub mod batches;
+pub mod destination;
+mod failure;
 mod limit_warnings;
 pub mod reject_log;
 
+use std::fmt;
 use std::sync::Arc;
 
 use chronolith_base::Clock;
-use chronolith_ingest::added_labels::AddedLabelsTooLarge;
+use chronolith_cluster::gateway::Acknowledged;
 use chronolith_ingest::{carbon, line_protocol, remote_write};
-use chronolith_model::databases::{CatalogChange, CatalogError};
-use chronolith_model::{StoreId, TenantId, TimeUnit, WriteBatch, WriteOutcome};
-use chronolith_tsdb::{Applied, Tsdb, WriteError, Writer};
+use chronolith_model::{TenantId, TimeUnit, WriteBatch, WriteOutcome};
+use chronolith_tsdb::Writer;
 
 use self::batches::BatchPool;
+pub use self::destination::TargetStore;
+use self::destination::{Applied, BatchOrigin, Destination, Failure};
+pub use self::failure::{StoreFailure, WriteFailure};
 use self::limit_warnings::{CHECK_EVERY_MS, LimitWarnings};
 use self::reject_log::RejectLog;
 use crate::access::Identity;
@@ -81,61 +86,12 @@ pub struct WriteTarget<'a> {
     pub writer: Writer,
 }
 
-/// Store of the samples of a request.
-#[derive(Clone, Copy)]
-pub enum TargetStore<'a> {
-    /// The default store of the tenant.
-    Default,
-    /// A store that exists.
-    Id(&'a StoreId),
-    /// The Graphite store of the tenant, which is created before its first point.
-    Graphite,
-}
-
-/// Failure of a write. Samples that were applied before it are not acknowledged.
-#[derive(Debug)]
-pub enum WriteFailure<E> {
-    /// The request could not be decoded.
-    Decode(E),
-    /// The store refused a batch, or could not make it durable.
-    Store(StoreFailure),
-}
-
-/// A batch that the store refused.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreFailure {
-    /// The batch could not be applied or made durable.
-    #[error("{error}")]
-    Batch {
-        /// Error of the store.
-        error: WriteError,
-        /// Limit that refused it, as metrics name it.
-        limit: Option<&'static str>,
-    },
-    /// The store of the samples could not be created.
-    #[error("{0}")]
-    Catalog(#[from] CatalogError),
-    /// The labels of the sender do not fit.
-    #[error("{0}")]
-    Labels(#[from] AddedLabelsTooLarge),
-}
-
-impl StoreFailure {
-    /// Limit that refused the batch, as metrics name it.
-    #[must_use]
-    pub fn limit(&self) -> Option<&'static str> {
-        match self {
-            StoreFailure::Batch { limit, .. } => *limit,
-            StoreFailure::Catalog(_) | StoreFailure::Labels(_) => None,
-        }
-    }
-}
-
 /// A request whose samples are being applied.
 pub struct Writing<'a> {
     writes: &'a Writes,
-    store: &'a Tsdb,
+    destination: &'a Destination,
     target: WriteTarget<'a>,
+    request_id: &'a dyn fmt::Display,
     applied: Option<Applied>,
     start_time_count: u64,
     /// Monotonic clock before the first piece, and time of decoding since then.
@@ -168,9 +124,17 @@ impl Writes {
     }
 
     /// Begins a request.
-    pub fn begin<'a>(&'a self, store: &'a Tsdb, target: WriteTarget<'a>) -> Writing<'a> {
-        let start_ns = self.clock.mono_ns();
-        Writing { writes: self, store, target, applied: None, start_time_count: 0, start_ns, decode_ns: 0 }
+    pub fn begin<'a>(&'a self, destination: &'a Destination, target: WriteTarget<'a>) -> Writing<'a> {
+        Writing {
+            writes: self,
+            destination,
+            target,
+            request_id: &"",
+            applied: None,
+            start_time_count: 0,
+            start_ns: self.clock.mono_ns(),
+            decode_ns: 0,
+        }
     }
 
     /// Waits until samples are durable that [`Writing::into_applied`] returned, and counts them. Blocks the
@@ -180,13 +144,27 @@ impl Writes {
     /// [`StoreFailure`]: the samples may be lost.
     pub fn wait(
         &self,
-        store: &Tsdb,
+        destination: &Destination,
         tenant: &TenantId,
         applied: Applied,
+    ) -> Result<Acknowledged, StoreFailure> {
+        let acknowledged = destination.wait(applied).map_err(|failure| self.failed(failure))?;
+        self.count(destination, tenant, &acknowledged.outcome);
+        Ok(acknowledged)
+    }
+
+    /// As [`Writes::wait`], without counting: for samples that are written again to find out which of them
+    /// are refused.
+    ///
+    /// # Errors
+    /// [`StoreFailure`]: the samples may be lost.
+    pub fn wait_uncounted(
+        &self,
+        destination: &Destination,
+        applied: Applied,
     ) -> Result<WriteOutcome, StoreFailure> {
-        let outcome = store.wait_durable(applied).map_err(|error| self.failed(error))?;
-        self.count(store, tenant, &outcome);
-        Ok(outcome)
+        let waited = destination.wait(applied).map_err(|failure| self.failed(failure));
+        waited.map(|acknowledged| acknowledged.outcome)
     }
 
     /// Records refused samples with examples; `fault` stands where an outcome has no series.
@@ -209,24 +187,36 @@ impl Writes {
         RejectOrigin { tenant: Some(tenant), sender, now_ms: self.clock.now_ms() }
     }
 
-    fn count(&self, store: &Tsdb, tenant: &TenantId, outcome: &WriteOutcome) {
+    fn count(&self, destination: &Destination, tenant: &TenantId, outcome: &WriteOutcome) {
         self.metrics.count(outcome);
         let now_ms = self.clock.now_ms();
         let stat = self.tenants.of(tenant, now_ms);
         stat.count(outcome);
-        if stat.is_limit_check_due(now_ms, CHECK_EVERY_MS) {
+        // A gateway does not know how much of its limits a tenant uses.
+        if let Destination::Store(store) = destination
+            && stat.is_limit_check_due(now_ms, CHECK_EVERY_MS)
+        {
             self.limit_warnings.log(tenant, &store.statistics().limit_uses(tenant), now_ms);
         }
     }
 
     #[cold]
-    fn failed(&self, error: WriteError) -> StoreFailure {
+    fn failed(&self, failure: Failure) -> StoreFailure {
         self.metrics.failures.add(1);
-        StoreFailure::Batch { limit: self.metrics.count_refused(&error), error }
+        match failure {
+            Failure::Write(error) => StoreFailure::Batch { limit: self.metrics.count_refused(&error), error },
+            Failure::Other(failure) => failure,
+        }
     }
 }
 
-impl Writing<'_> {
+impl<'a> Writing<'a> {
+    /// Names the request, for those who look up samples that an owner of a cluster has refused.
+    #[must_use]
+    pub fn of_request(self, request_id: &'a dyn fmt::Display) -> Writing<'a> {
+        Writing { request_id, ..self }
+    }
+
     /// Decodes and applies all pieces. They are visible and not durable yet. Blocks the thread.
     ///
     /// # Errors
@@ -280,20 +270,15 @@ impl Writing<'_> {
     }
 
     fn apply_labelled(&mut self, batch: &WriteBatch) -> Result<(), StoreFailure> {
-        let own;
-        let store_id = match self.target.store {
-            TargetStore::Id(id) => id,
-            TargetStore::Default => {
-                own = StoreId::from(self.target.identity.tenant());
-                &own
-            }
-            TargetStore::Graphite => {
-                own = graphite_store(self.store, self.target.identity.tenant())?;
-                &own
-            }
+        let origin = BatchOrigin {
+            tenant: self.target.identity.tenant(),
+            store: self.target.store,
+            writer: self.target.writer,
+            request_id: self.request_id,
+            arrival_ms: self.writes.clock.now_ms(),
         };
-        let applied = self.store.apply_of(store_id, batch, self.target.writer);
-        let applied = applied.map_err(|error| self.writes.failed(error))?;
+        let applied = self.destination.apply(&origin, batch);
+        let applied = applied.map_err(|failure| self.writes.failed(failure))?;
         self.start_time_count += batch.start_times.iter().filter(|&&start| start != 0).count() as u64;
         self.applied = Some(match self.applied.take() {
             None => applied,
@@ -307,19 +292,19 @@ impl Writing<'_> {
     ///
     /// # Errors
     /// [`StoreFailure`]: the samples may be lost.
-    pub fn wait(self, add_refused: impl FnOnce(&mut WriteOutcome)) -> Result<WriteOutcome, StoreFailure> {
+    pub fn wait(self, add_refused: impl FnOnce(&mut WriteOutcome)) -> Result<Acknowledged, StoreFailure> {
         let metrics = &self.writes.metrics;
-        let mut outcome = WriteOutcome::default();
+        let mut acknowledged = Acknowledged::default();
         if let Some(applied) = self.applied {
-            let waited = self.store.wait_durable(applied);
+            let waited = self.destination.wait(applied);
             let elapsed_ns = self.writes.clock.mono_ns().saturating_sub(self.start_ns);
             metrics.append.observe_ns(elapsed_ns.saturating_sub(self.decode_ns));
-            outcome = waited.map_err(|error| self.writes.failed(error))?;
+            acknowledged = waited.map_err(|failure| self.writes.failed(failure))?;
         }
         metrics.start_times.add(self.start_time_count);
-        add_refused(&mut outcome);
-        self.writes.count(self.store, self.target.identity.tenant(), &outcome);
-        Ok(outcome)
+        add_refused(&mut acknowledged.outcome);
+        self.writes.count(self.destination, self.target.identity.tenant(), &acknowledged.outcome);
+        Ok(acknowledged)
     }
 
     /// Bytes that the applied pieces have queued for the WAL.
@@ -333,16 +318,6 @@ impl Writing<'_> {
     pub fn into_applied(self) -> Option<Applied> {
         self.applied
     }
-}
-
-/// Returns the Graphite store of a tenant; creates it if there is none.
-fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Result<StoreId, CatalogError> {
-    let find = || Some(store.databases().catalog().of(tenant)?.graphite.as_ref()?.store.clone());
-    if let Some(found) = find() {
-        return Ok(found);
-    }
-    store.databases().change(tenant, &CatalogChange::CreateGraphiteStore)?;
-    find().ok_or_else(|| CatalogError::Storage("the Graphite store was not created".to_owned()))
 }
 
 /// Returns true if the store has something to do for a batch.

@@ -11,6 +11,7 @@ use chronolith_service::access::{Identity, Principal, Scope, Scopes, Tenants};
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::admission::Admission;
 use chronolith_service::write::batches::BatchPool;
+use chronolith_service::write::destination::Destination;
 use chronolith_service::write::{Decode, TargetStore, WriteFailure, WriteTarget, Writes};
 use chronolith_service::{Refusal, ServiceOptions};
 use chronolith_tsdb::{ReplayProgress, Tsdb, Writer};
@@ -81,18 +82,19 @@ impl Toy {
         let memory = self.admission.write_memory.of(tenant, 0);
         let held = memory.budget.reserve(text.len() as u64);
         let _held = held.map_err(|full| refused(full.into()))?;
+        let destination = Destination::Store(self.store.clone());
         let target = WriteTarget {
             identity: &Identity::internal(tenant),
             store: TargetStore::Default,
             writer: Writer::Client,
         };
-        let mut writing = self.writes.begin(&self.store, target);
+        let mut writing = self.writes.begin(&destination, target);
         let applied = writing.apply(&self.batches, &mut Lines(text.lines()));
         applied.map_err(|failure| match failure {
             WriteFailure::Decode(error) => error,
             WriteFailure::Store(failure) => failure.to_string(),
         })?;
-        let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
+        let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?.outcome;
         self.writes.record_outcome(&outcome, TimeUnit::Milli, "", tenant, &WriteSender::default());
         Ok(outcome.accepted_count)
     }

@@ -87,9 +87,10 @@ fn store(service: &Service, tenant: &TenantId, samples: &[(Labels, f64)]) -> u64
         store: TargetStore::Default,
         writer: Writer::ContinuousQuery,
     };
-    let mut writing = service.writes.begin(service.lifecycle.store().expect("open"), target);
+    let destination = service.lifecycle.destination().expect("open");
+    let mut writing = service.writes.begin(&destination, target);
     writing.apply_batch(&mut batch).expect("applied");
-    writing.wait(|_| {}).expect("durable").accepted_count
+    writing.wait(|_| {}).expect("durable").outcome.accepted_count
 }
 
 /// Runs a rule if there is a permit; `look` sees the service while the query runs.

@@ -20,7 +20,7 @@ use super::declaration::{Form, Setting, Settings};
 use super::value::{self, set};
 
 /// Roles that this version does not have.
-const UNAVAILABLE: [Role; 4] = [Role::Gateway, Role::Owner, Role::Query, Role::Store];
+const UNAVAILABLE: [Role; 2] = [Role::Query, Role::Store];
 /// Copies of each partition of a topic whose setting names no number.
 const REPLICATION_FACTOR: u16 = 3;
 /// File of Linux with the name of the machine.
@@ -285,6 +285,7 @@ pub(super) fn check(settings: &mut Settings, disk: &dyn Disk) -> Result<(), Stri
         (false, Some(log)) => check_log(log)?,
     }
     check_bucket(settings)?;
+    check_inputs(settings)?;
     let ClusterOptions { roles, owner, .. } = &mut settings.server.service.cluster;
     if roles.has(Role::Owner) {
         let choice = owner.partition.ok_or("owner.partition: expected the number of a partition, or auto")?;
@@ -342,6 +343,21 @@ fn check_bucket(settings: &Settings) -> Result<(), String> {
     }
     if bucket.store.layout != BucketLayout::Mimir {
         return Err("bucket.layout: expected mimir, the layout thanos has no place for a cluster".to_owned());
+    }
+    Ok(())
+}
+
+/// Checks the parts of a server that write to a store of its own.
+fn check_inputs(settings: &Settings) -> Result<(), String> {
+    let service = &settings.server.service;
+    if !service.rules.files.is_empty() {
+        return Err("rules.files: expected none: rules run on a server with role all".to_owned());
+    }
+    if !service.influx.udp.is_empty() {
+        return Err("influx.udp: expected none: it creates databases, which no gateway does yet".to_owned());
+    }
+    if !service.cluster.roles.has(Role::Gateway) && !service.write.carbon.listeners.is_empty() {
+        return Err("carbon.listen, carbon.pickle-listen: expected none without the role gateway".to_owned());
     }
     Ok(())
 }

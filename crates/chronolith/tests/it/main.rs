@@ -1,6 +1,7 @@
 //! The binary as a process: start, stop, kills, hostile clients, Prometheus's blocks.
 //! Each test has its own data directory and its own loopback port.
 
+mod cluster;
 mod examples;
 mod first_hour;
 mod graphite_migration;

@@ -14,7 +14,7 @@ use super::server;
 use crate::metrics::bucket::BucketState;
 use crate::metrics::rules::RuleGroups;
 use crate::metrics::{
-    background, bucket, carbon, compression, configured_rules, http, notifier, rules, stream, tsdb,
+    background, bucket, carbon, cluster, compression, configured_rules, http, notifier, rules, stream, tsdb,
 };
 use crate::process;
 use crate::web::Web;
@@ -57,6 +57,13 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     if let Some(sources) = web.service.bucket.get() {
         collect(bucket::BUCKET, &BucketState::read(sources.bucket()), out);
     }
+    let roles = &web.service.lifecycle.roles;
+    if let Some(gateway) = roles.gateway() {
+        collect(cluster::GATEWAY, &gateway.stats(), out);
+    }
+    if let Some(owner) = roles.owner() {
+        collect(cluster::OWNER, &owner.status(), out);
+    }
     match web.service.lifecycle.opened() {
         Some(store) => {
             collect(server::TENANT_SERIES, web, out);
@@ -64,7 +71,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
             collect(server::TENANT_LIMITS, &server::tenant_limit_uses(web), out);
             collect_store(&store.statistics().stats(), out);
         }
-        None if web.service.lifecycle.is_storeless() => {}
+        None if web.service.lifecycle.is_storeless() || !roles.has_samples() => {}
         None => collect(server::REPLAY, web, out),
     }
     families
@@ -113,6 +120,8 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(stream::SEARCH),
         of(stream::INFLUX_QUERY),
         of(bucket::BUCKET),
+        of(cluster::GATEWAY),
+        of(cluster::OWNER),
         of(memory::MEMORY),
         of(tenants::TENANTS),
         of(tsdb::TSDB),

@@ -26,7 +26,7 @@ pub(super) static SERVER: &[Metric<Web>] = &[
         web.service.started_ms as f64 / 1000.0
     }),
     Metric::gauge("chronolith_ready", "1 if queries and writes are served.", |web| {
-        f64::from(u8::from(web.service.lifecycle.is_ready()))
+        f64::from(u8::from(web.service.lifecycle.unready_reason().is_none()))
     }),
     Metric::gauge("chronolith_read_only", "1 if writes and other changes are refused.", |web| {
         f64::from(u8::from(web.service.lifecycle.is_read_only()))

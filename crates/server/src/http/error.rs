@@ -4,6 +4,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
+use chronolith_cluster::gateway::{GatewayError, GatewayFault};
 use chronolith_model::QueryError;
 use chronolith_service::Refusal;
 use chronolith_service::admission::AdmissionError;
@@ -214,10 +215,23 @@ impl From<Refusal> for ApiError {
             Refusal::Starting(_) | Refusal::Stopping | Refusal::Permit(_) | Refusal::Memory(_) => {
                 ErrorKind::Unavailable
             }
-            Refusal::ReadOnly | Refusal::ReadOnlyStore => ErrorKind::ReadOnly,
+            Refusal::ReadOnly | Refusal::ReadOnlyStore | Refusal::Gateway | Refusal::Owner => {
+                ErrorKind::ReadOnly
+            }
             Refusal::Panicked(_) => ErrorKind::Internal,
         };
         ApiError::new(kind, refusal)
+    }
+}
+
+impl From<&GatewayError> for ApiError {
+    fn from(error: &GatewayError) -> ApiError {
+        let kind = match error.fault() {
+            GatewayFault::Retry => ErrorKind::Unavailable,
+            GatewayFault::TooLarge => ErrorKind::TooLarge,
+            GatewayFault::Invalid => ErrorKind::BadRequest,
+        };
+        ApiError::new(kind, error)
     }
 }
 

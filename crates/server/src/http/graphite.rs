@@ -25,11 +25,13 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_base::utc::rfc3339_ms;
+use chronolith_cluster::gateway::LogOffsets;
 use chronolith_ingest::carbon::{Archive, RefusedReason, RuleName};
 use serde_json::{Value, json};
 
 use self::write::Form;
 use super::error::{ApiError, text};
+use super::offsets;
 use super::params::Params;
 use super::status::success;
 use crate::web::Web;
@@ -52,11 +54,12 @@ pub(super) async fn write_metrics(State(web): State<Arc<Web>>, request: Request)
     answer(write::receive(&web, Form::Metrics, request).await)
 }
 
-fn answer(received: Result<(), ApiError>) -> Response<Body> {
+fn answer(received: Result<LogOffsets, ApiError>) -> Response<Body> {
     match received {
-        Ok(()) => {
+        Ok(offsets) => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = axum::http::StatusCode::NO_CONTENT;
+            offsets::set(&offsets, &mut response);
             response
         }
         Err(error) => text(error.kind.status(), &error.message),

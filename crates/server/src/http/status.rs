@@ -172,9 +172,10 @@ pub(super) async fn storage(State(web): State<Arc<Web>>) -> Result<Response<Body
 
 fn storage_value(web: &Web) -> Value {
     let stats = web.service.lifecycle.opened().map(|store| store.statistics().stats()).unwrap_or_default();
+    let is_ready = web.service.lifecycle.unready_reason().is_none();
     json!({
-        "ready": web.service.lifecycle.is_ready(),
-        "progress": if web.service.lifecycle.is_ready() { Value::Null } else { Value::from(web.service.lifecycle.replay_text()) },
+        "ready": is_ready,
+        "progress": if is_ready { Value::Null } else { Value::from(web.service.lifecycle.replay_text()) },
         "version": crate::version::VERSION,
         "startTime": rfc3339_seconds(web.service.started_ms),
         "tenants": stats.tenants,

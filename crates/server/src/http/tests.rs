@@ -5,6 +5,7 @@ pub(crate) mod access;
 mod activity;
 mod admin;
 pub(crate) mod audit;
+mod cluster;
 mod durations;
 mod health;
 mod limits;

@@ -17,13 +17,15 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Response, StatusCode};
 use chronolith_base::{ByteReader, MemoryBudget, Reservation};
+use chronolith_cluster::gateway::Acknowledged;
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
 use chronolith_model::{Reject, WriteBatch, WriteOutcome};
 use chronolith_service::access::Identity;
 use chronolith_service::admission::{Permit, WRITE_DECODED_FACTOR};
-use chronolith_service::write::{OnePiece, StoreFailure, TargetStore, WriteFailure, WriteTarget};
-use chronolith_tsdb::{Tsdb, WalError, WriteError, Writer};
+use chronolith_service::write::destination::Destination;
+use chronolith_service::write::{OnePiece, StoreFailure, TargetStore, WriteFailure, WriteTarget, Writing};
+use chronolith_tsdb::{WalError, WriteError, Writer};
 use tokio::time::Duration;
 
 use self::admit::{BodyLimits, WritePermits};
@@ -32,6 +34,8 @@ use self::sender::Sender;
 use self::written::Written;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
+use super::offsets;
+use super::request::RequestInfo;
 use super::sender::identity_of;
 use crate::limits::HEAD_FULL_RETRY_AFTER_SECONDS;
 use crate::web::Web;
@@ -70,7 +74,7 @@ impl From<ApiError> for NotWritten {
 
 async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written), NotWritten> {
     let (parts, request_body) = request.into_parts();
-    let (message, identity, store) = match check(web, &parts) {
+    let (message, identity, destination) = match check(web, &parts) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;
@@ -94,11 +98,14 @@ async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written),
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
     let shared = web.clone();
+    let request_id = RequestInfo::of(&parts.extensions).id;
     // The thread continues when the client disconnects: the append is completed, and the permits are held
     // until then.
     let done = tokio::task::spawn_blocking(move || {
         let WritePermits { write: _write, apply } = permits;
-        store_body(&shared, &store, &identity, message, body, &memory.budget, apply)
+        let target = WriteTarget { identity: &identity, store: TargetStore::Default, writer: Writer::Client };
+        let writing = shared.service.writes.begin(&destination, target).of_request(&request_id);
+        store_body(&shared, writing, message, body, &memory.budget, apply)
     });
     match done.await {
         Ok(result) => result.map(|written| (message, written)),
@@ -111,18 +118,17 @@ async fn receive(web: &Arc<Web>, request: Request) -> Result<(Message, Written),
 }
 
 /// Checks that need only the headers.
-fn check(web: &Web, parts: &Parts) -> Result<(Message, Identity, Arc<Tsdb>), ApiError> {
+fn check(web: &Web, parts: &Parts) -> Result<(Message, Identity, Destination), ApiError> {
     let message =
         message_of(&parts.headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
     let identity = identity_of(&parts.extensions)?;
-    Ok((message, identity, web.service.lifecycle.store()?.clone()))
+    Ok((message, identity, web.service.lifecycle.destination()?))
 }
 
 /// Decodes, appends, counts. Blocks the thread until the batch is durable.
 fn store_body(
     web: &Web,
-    store: &Tsdb,
-    identity: &Identity,
+    mut writing: Writing<'_>,
     message: Message,
     mut body: BodyBytes,
     memory: &MemoryBudget,
@@ -130,8 +136,6 @@ fn store_body(
 ) -> Result<Written, NotWritten> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut refused = Refused::default();
-    let target = WriteTarget { identity, store: TargetStore::Default, writer: Writer::Client };
-    let mut writing = web.service.writes.begin(store, target);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         refused = decode(web, message, &mut body, &mut histograms_held, batch)?;
         Ok(())
@@ -144,9 +148,9 @@ fn store_body(
         WriteFailure::Decode(error) => NotWritten { error, limit: None },
         WriteFailure::Store(failure) => failure.into(),
     })?;
-    let outcome = writing.wait(|outcome| add_refused(outcome, &refused))?;
+    let Acknowledged { outcome, offsets } = writing.wait(|outcome| add_refused(outcome, &refused))?;
     web.service.writes.metrics.metadata_rejected.add(refused.metadata_count);
-    Ok(Written { message, outcome, refused })
+    Ok(Written { message, outcome, refused, offsets })
 }
 
 impl From<StoreFailure> for NotWritten {
@@ -155,6 +159,7 @@ impl From<StoreFailure> for NotWritten {
             StoreFailure::Batch { error, limit } => NotWritten { error: write_error(error), limit: *limit },
             StoreFailure::Catalog(error) => ApiError::new(ErrorKind::Internal, error).into(),
             StoreFailure::Labels(error) => ApiError::new(ErrorKind::TooLarge, error).into(),
+            StoreFailure::Log(error) => ApiError::from(error).into(),
         }
     }
 }
@@ -247,6 +252,7 @@ fn answer(message: Message, written: &Written) -> Response<Body> {
         headers.insert(HISTOGRAMS_WRITTEN_HEADER, HeaderValue::from(outcome.histograms_accepted));
         headers.insert(EXEMPLARS_WRITTEN_HEADER, HeaderValue::from(outcome.exemplars_accepted));
     }
+    offsets::set(&written.offsets, &mut response);
     response
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::carbon::append::{NotStored, PointTarget, Rejected, append_lines, wait_durable};
-use chronolith_tsdb::{Applied, Tsdb};
+use chronolith_service::write::destination::{Applied, Destination};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
@@ -63,7 +63,7 @@ impl udp::DatagramStore for Datagrams {
         is_allowed
     }
 
-    fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
+    fn store(&self, web: &Web, store: &Destination, body: Vec<u8>) -> Result<(), String> {
         let Listener { options, input, identity, .. } = &*self.0;
         // Datagrams of several senders are stored together.
         let sender = WriteSender { listener: Some(input.name.clone()), ..WriteSender::default() };
@@ -167,7 +167,7 @@ async fn begin_tls(listener: &Listener, stream: TcpStream, tls: &CarbonTls) -> O
 
 /// Reads one connection to its end. It is reset unless it ends in order.
 async fn read_to_end(listener: Arc<Listener>, mut socket: Socket, closing: watch::Receiver<bool>) {
-    let store = udp::opened(&listener.web).await;
+    let destination = udp::opened(&listener.web).await;
     let sender = Arc::new(WriteSender {
         address: socket.peer_ip(),
         user_agent: None,
@@ -175,7 +175,7 @@ async fn read_to_end(listener: Arc<Listener>, mut socket: Socket, closing: watch
     });
     let points = Some(PointStream::new(listener.clone(), sender.clone()));
     let mut connection =
-        Connection { points, store, unsynced: None, rejected: Rejected::default(), listener, sender };
+        Connection { points, destination, unsynced: None, rejected: Rejected::default(), listener, sender };
     match connection.run(&mut socket, closing).await {
         Ok(()) if connection.rejected.retryable_count == 0 => socket.end_in_order().await,
         Ok(()) => connection
@@ -220,7 +220,7 @@ struct Unsynced {
 
 struct Connection {
     listener: Arc<Listener>,
-    store: Arc<Tsdb>,
+    destination: Destination,
     /// `None` while a thread decodes.
     points: Option<PointStream>,
     unsynced: Option<Unsynced>,
@@ -356,7 +356,7 @@ impl Connection {
         // In this order: thousands of connections must not fill the queue of writes.
         let permit = self.listener.web.service.carbon.threads.clone().acquire_owned().await;
         let apply = self.listener.append_permit().await;
-        let store = self.store.clone();
+        let store = self.destination.clone();
         let appending = tokio::task::spawn_blocking(move || {
             let appended = points.append(&store, &mut buffer, end == End::Closed);
             drop(apply);
@@ -392,7 +392,7 @@ impl Connection {
         let Some(Unsynced { applied, point_count, .. }) = self.unsynced.take() else { return Ok(()) };
         let _permit = self.listener.web.service.carbon.threads.acquire().await;
         let listener = self.listener.clone();
-        let store = self.store.clone();
+        let store = self.destination.clone();
         let sender = self.sender.clone();
         let wait = move || {
             let Listener { web, options, input, identity } = &*listener;

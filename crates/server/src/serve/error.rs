@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use chronolith_cluster::LogError;
 use chronolith_tsdb::{BucketError, HeadError, OpenError};
 
 /// Reason why a server does not start, or ends with an error.
@@ -48,6 +49,18 @@ pub enum RunError {
     /// The settings of the bucket are wrong.
     #[error("{0}")]
     Bucket(BucketError),
+    /// The replicated log cannot be used.
+    #[error("the replicated log: {0}")]
+    Log(#[from] LogError),
+    /// The log does not have the partition of the owner.
+    #[error("owner.partition: expected a number below {partition_count}, the partitions of the log, found {}",
+        number.map_or_else(|| "none".to_owned(), |number| number.to_string()))]
+    Partition {
+        /// The partition of the settings.
+        number: Option<u32>,
+        /// Partitions of the log.
+        partition_count: u32,
+    },
     /// The store could not be closed cleanly; nothing acknowledged is lost.
     #[error("closing the store: {0}")]
     Close(HeadError),

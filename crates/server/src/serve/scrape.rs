@@ -10,8 +10,9 @@ use chronolith_service::access::Identity;
 use chronolith_service::activity::active_queries::StartedQuery;
 use chronolith_service::activity::top_queries::QueryLanguage;
 use chronolith_service::evaluation::running::RunningQuery;
+use chronolith_service::write::destination::Destination;
 use chronolith_service::write::{TargetStore, WriteTarget};
-use chronolith_tsdb::{Tsdb, Writer};
+use chronolith_tsdb::Writer;
 
 use crate::exposition::gather::gather;
 use crate::serve::rounds::guarded;
@@ -29,7 +30,7 @@ const TIMEOUT_MS: u64 = 10_000;
 pub(crate) fn run(web: &Arc<Web>, instance: &str, stop: &Stop) {
     let pause = Duration::from_millis(web.options.self_scrape_interval_ms);
     let mut batch = WriteBatch::from_labels();
-    while web.service.lifecycle.store().is_err() {
+    while web.service.lifecycle.destination().is_err() {
         if stop.wait(OPEN_PAUSE) {
             return;
         }
@@ -47,7 +48,7 @@ pub(crate) fn round(web: &Web, instance: &str, batch: &mut WriteBatch) {
     let service = &web.service;
     let tenant = TenantId::anonymous();
     let identity = Identity::internal(&tenant);
-    let Ok(store) = service.lifecycle.store() else { return };
+    let Ok(destination) = service.lifecycle.destination() else { return };
     let class = &service.admission.self_scrape;
     let Some(admitted) = service.try_admit(class, &identity, TIMEOUT_MS) else { return };
     let time_ms = service.env.clock.now_ms();
@@ -67,17 +68,22 @@ pub(crate) fn round(web: &Web, instance: &str, batch: &mut WriteBatch) {
     batch.push_labels(&plain("up", instance), &[(time_ms, 1.0)]);
     batch.push_labels(&plain("scrape_duration_seconds", instance), &[(time_ms, seconds)]);
     let ended = admitted.ctx().check().map_err(|ended| ended.to_string());
-    if let Err(error) = ended.and_then(|()| store_round(web, store, &identity, batch)) {
+    if let Err(error) = ended.and_then(|()| store_round(web, &destination, &identity, batch)) {
         web.metrics.background.scrape_failures.add(1);
         tracing::warn!(error, "self-scrape failed");
     }
 }
 
-fn store_round(web: &Web, store: &Tsdb, identity: &Identity, batch: &mut WriteBatch) -> Result<(), String> {
+fn store_round(
+    web: &Web,
+    destination: &Destination,
+    identity: &Identity,
+    batch: &mut WriteBatch,
+) -> Result<(), String> {
     let target = WriteTarget { identity, store: TargetStore::Default, writer: Writer::Client };
-    let mut writing = web.service.writes.begin(store, target);
+    let mut writing = web.service.writes.begin(destination, target);
     writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
-    let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
+    let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?.outcome;
     match outcome.first_reject {
         None => Ok(()),
         Some(first) => Err(format!("samples rejected, the first: {first:?}")),

@@ -15,6 +15,7 @@ use chronolith_model::{StoreId, TenantId, WriteBatch};
 use chronolith_service::access::Identity;
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::options::UdpListener;
+use chronolith_service::write::destination::Destination;
 use chronolith_service::write::{OnePiece, TargetStore, WriteFailure, WriteTarget};
 use chronolith_tsdb::{Tsdb, Writer};
 use tokio::net::UdpSocket;
@@ -45,7 +46,7 @@ pub(super) trait DatagramStore: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// The text for the log.
-    fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String>;
+    fn store(&self, web: &Web, store: &Destination, body: Vec<u8>) -> Result<(), String>;
 }
 
 /// Line protocol into a database.
@@ -88,11 +89,15 @@ pub(super) async fn listen(
     let _ = storing.await;
 }
 
-/// Returns the store once it is open.
-pub(super) async fn opened(web: &Web) -> Arc<Tsdb> {
+/// Returns the destination of points once it is open, also while the store is being closed.
+pub(super) async fn opened(web: &Web) -> Destination {
     loop {
-        match web.service.lifecycle.opened() {
-            Some(store) => return store.clone(),
+        let lifecycle = &web.service.lifecycle;
+        if let Some(gateway) = lifecycle.roles.gateway() {
+            return Destination::Log(gateway.clone());
+        }
+        match lifecycle.opened() {
+            Some(store) => return Destination::Store(store.clone()),
             None => tokio::time::sleep(OPENING_PAUSE).await,
         }
     }
@@ -129,9 +134,12 @@ impl DatagramStore for LineProtocol {
         true
     }
 
-    fn store(&self, web: &Web, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
+    fn store(&self, web: &Web, store: &Destination, body: Vec<u8>) -> Result<(), String> {
         let options = &self.0;
-        let target = target(store, options)?;
+        let Destination::Store(tsdb) = store else {
+            return Err("a gateway has no UDP listeners of line protocol".to_owned());
+        };
+        let target = target(tsdb, options)?;
         let precision = Precision::of_write(&options.precision)?;
         let decode = DecodeOptions {
             line_bytes_max: web.service.options.influx.line_bytes_max,
@@ -140,7 +148,11 @@ impl DatagramStore for LineProtocol {
         };
         let tenant = TenantId::anonymous();
         let identity = Identity::internal(&tenant);
-        let to = WriteTarget { identity: &identity, store: TargetStore::Id(&target), writer: Writer::Client };
+        let to = WriteTarget {
+            identity: &identity,
+            store: TargetStore::Policy { store: &target, id: None },
+            writer: Writer::Client,
+        };
         let mut writing = web.service.writes.begin(store, to);
         let mut refused = Refused::default();
         let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
@@ -160,7 +172,7 @@ impl DatagramStore for LineProtocol {
             Ok(()) => {}
             Err(WriteFailure::Store(failure)) => return Err(failure.to_string()),
         }
-        let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
+        let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?.outcome;
         web.service.writes.record_outcome(&outcome, target.time_unit(), "", &tenant, &sender);
         Ok(())
     }

@@ -7,12 +7,14 @@ use std::convert::Infallible;
 
 use crate::access::Identity;
 use crate::activity::rejects::{RejectOrigin, WriteSender};
+use crate::write::destination::{Applied, Destination};
 use crate::write::{OnePiece, TargetStore, WriteFailure, WriteTarget};
+use chronolith_cluster::gateway::{Acknowledged, LogOffsets};
 use chronolith_ingest::carbon::{
     INPUT_BYTES_MAX, InputEnd, LineDecoder, PointWriter, Refused, RefusedReason,
 };
 use chronolith_model::{Reject, TimeUnit, WriteBatch, WriteOutcome};
-use chronolith_tsdb::{Applied, Tsdb, Writer};
+use chronolith_tsdb::Writer;
 
 use super::CarbonContext;
 use super::CarbonInput;
@@ -26,7 +28,7 @@ use crate::write::Writes;
 pub fn append_points(
     writes: &Writes,
     carbon: &CarbonContext,
-    store: &Tsdb,
+    destination: &Destination,
     to: PointTarget<'_>,
     decode: impl FnOnce(&mut PointWriter<'_>),
 ) -> Result<Appended, NotStored> {
@@ -35,7 +37,7 @@ pub fn append_points(
     let now_ms = writes.now_ms();
     let rules = carbon.rules();
     let target = WriteTarget { identity: to.identity, store: TargetStore::Graphite, writer: Writer::Client };
-    let mut writing = writes.begin(store, target);
+    let mut writing = writes.begin(destination, target);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         rules.with_rewriter(|rewriter| {
             let points = PointWriter::new(batch, &mut refused, now_ms).with_prefix(to.prefix);
@@ -80,7 +82,7 @@ pub struct NotStored {
 pub fn append_lines(
     writes: &Writes,
     carbon: &CarbonContext,
-    store: &Tsdb,
+    destination: &Destination,
     to: PointTarget<'_>,
     body: &[u8],
 ) -> (Appended, Result<(), NotStored>) {
@@ -91,7 +93,9 @@ pub fn append_lines(
         let end = body.len().min(start + INPUT_BYTES_MAX);
         let piece = body.get(start..end).unwrap_or_default();
         let ends = if end == body.len() { InputEnd::Closed } else { InputEnd::Open };
-        match append_points(writes, carbon, store, to, |points| start += lines.decode(piece, ends, points)) {
+        match append_points(writes, carbon, destination, to, |points| {
+            start += lines.decode(piece, ends, points)
+        }) {
             Ok(appended) => all.add(appended),
             Err(error) => return (all, Err(error)),
         }
@@ -166,6 +170,8 @@ fn record_refused(writes: &Writes, refused: &Refused, to: PointTarget<'_>) {
 /// Points that the store rejected while it stored the others of their append.
 #[derive(Default)]
 pub struct Rejected {
+    /// Offsets of the points in the replicated log, if they went there.
+    pub offsets: LogOffsets,
     pub point_count: u64,
     /// Points that may be stored if they are sent again.
     pub retryable_count: u64,
@@ -183,10 +189,11 @@ impl Rejected {
         }
     }
 
-    fn of(outcome: &WriteOutcome) -> Rejected {
+    fn of(outcome: &WriteOutcome, offsets: LogOffsets) -> Rejected {
         let of_kind = |kind: &Reject| outcome.rejected.get(*kind as usize).copied().unwrap_or(0);
         let retryable = Reject::ALL.iter().filter(|kind| is_retryable(**kind));
         Rejected {
+            offsets,
             point_count: outcome.rejected_count(),
             retryable_count: retryable.map(of_kind).sum(),
             message: outcome.first_rejects().next().map_or("", |(kind, ..)| kind.message()),
@@ -208,19 +215,19 @@ fn is_retryable(kind: Reject) -> bool {
     )
 }
 
-/// Waits until points are durable, and counts them. Returns those that the store rejected. Blocks the
+/// Waits until points are durable, and counts them. Returns the points that the store rejected. Blocks the
 /// thread.
 ///
 /// # Errors
 /// The text for the log or the client: the points may be lost.
 pub fn wait_durable(
     writes: &Writes,
-    store: &Tsdb,
+    destination: &Destination,
     to: PointTarget<'_>,
     applied: Applied,
 ) -> Result<Rejected, String> {
-    let waited = writes.wait(store, to.identity.tenant(), applied);
-    let outcome = waited.map_err(|failure| failure.to_string())?;
+    let waited = writes.wait(destination, to.identity.tenant(), applied);
+    let Acknowledged { outcome, offsets } = waited.map_err(|failure| failure.to_string())?;
     writes.record_outcome(&outcome, TimeUnit::Milli, "", to.identity.tenant(), to.sender);
-    Ok(Rejected::of(&outcome))
+    Ok(Rejected::of(&outcome, offsets))
 }

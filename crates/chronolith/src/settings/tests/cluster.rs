@@ -60,8 +60,25 @@ fn roles_that_cannot_be_end_with_2_and_name_the_setting() {
         "bucket.layout: expected mimir, the layout thanos has no place for a cluster",
     );
     for role in ["query", "store"] {
-        check_refused(&with(&["--role", role]), &format!("role: this version has no role {role}"));
+        let roles = format!("gateway,{role}");
+        check_refused(&with(&["--role", &roles]), &format!("role: this version has no role {role}"));
     }
+}
+
+#[test]
+fn parts_that_write_to_a_store_of_their_own_are_refused() {
+    check_refused(
+        &with(&["--role", "gateway", "--rules.files", "a.yml"]),
+        "rules.files: expected none: rules run on a server with role all",
+    );
+    check_refused(
+        &with(&["--role", "gateway", "--influx.udp", "127.0.0.1:8089/db"]),
+        "influx.udp: expected none: it creates databases, which no gateway does yet",
+    );
+    check_refused(
+        &with(&["--role", "owner", "--owner.partition", "0", "--carbon.listen", "127.0.0.1:2003"]),
+        "carbon.listen, carbon.pickle-listen: expected none without the role gateway",
+    );
 }
 
 #[test]

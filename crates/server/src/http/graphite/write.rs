@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::header;
+use chronolith_cluster::gateway::LogOffsets;
 use chronolith_ingest::carbon::{INPUT_BYTES_MAX, decode_metrics};
 use chronolith_service::access::Identity;
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
-use chronolith_tsdb::{Applied, Tsdb};
+use chronolith_service::write::destination::{Applied, Destination};
 use tokio::time::Instant;
 
 use crate::http::body::{self, BodyBytes};
@@ -45,13 +46,13 @@ struct WriteRequest {
     sender: WriteSender,
 }
 
-/// Stores the points of a request.
-pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Result<(), ApiError> {
+/// Stores the points of a request; returns their offsets in the replicated log, if they went there.
+pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Result<LogOffsets, ApiError> {
     let (parts, request_body) = request.into_parts();
     let checked = identity_of(&parts.extensions)
         .map_err(ApiError::from)
-        .and_then(|identity| Ok((identity, web.service.lifecycle.store()?.clone())));
-    let (identity, store) = match checked {
+        .and_then(|identity| Ok((identity, web.service.lifecycle.destination()?)));
+    let (identity, destination) = match checked {
         Ok(checked) => checked,
         Err(refused) => {
             body::discard(request_body).await;
@@ -79,7 +80,8 @@ pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Res
     let sender = RequestInfo::of(&parts.extensions).write_sender(&parts.headers);
     let request = WriteRequest { form, identity, is_gzip, sender };
     // The thread continues when the client disconnects: the append is completed.
-    let done = tokio::task::spawn_blocking(move || store_body(&shared, &store, &request, body, permits));
+    let done =
+        tokio::task::spawn_blocking(move || store_body(&shared, &destination, &request, body, permits));
     done.await.unwrap_or_else(|error| {
         tracing::error!(%error, "write of carbon points panicked");
         let message = "internal error: the write panicked, see the server's log";
@@ -90,11 +92,11 @@ pub(super) async fn receive(web: &Arc<Web>, form: Form, request: Request) -> Res
 /// Decodes, appends, counts. Blocks the thread until the points are durable.
 fn store_body(
     web: &Web,
-    store: &Tsdb,
+    store: &Destination,
     request: &WriteRequest,
     body: BodyBytes,
     permits: WritePermits,
-) -> Result<(), ApiError> {
+) -> Result<LogOffsets, ApiError> {
     let WritePermits { write: _write, apply } = permits;
     let metrics = &web.service.writes.metrics;
     metrics.bytes_compressed.add(body.bytes.len() as u64);
@@ -127,7 +129,7 @@ fn store_body(
     };
     outcome?;
     match stored.refused {
-        None if rejected.point_count == 0 => Ok(()),
+        None if rejected.point_count == 0 => Ok(rejected.offsets),
         None => {
             let Rejected { point_count, message, .. } = rejected;
             Err(ApiError::bad_request(format!("{point_count} points refused, {message}")))
@@ -141,7 +143,7 @@ fn store_body(
 
 fn append_metrics(
     web: &Web,
-    store: &Tsdb,
+    store: &Destination,
     to: PointTarget<'_>,
     bytes: &[u8],
 ) -> (Appended, Result<(), ApiError>) {

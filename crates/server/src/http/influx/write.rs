@@ -17,25 +17,30 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode, header};
+use chronolith_cluster::gateway::LogOffsets;
 use chronolith_ingest::line_protocol::Precision;
-use chronolith_model::TenantId;
-use chronolith_model::databases::{Database, RetentionPolicy};
+use chronolith_model::databases::{Database, RetentionPolicy, TenantCatalog};
+use chronolith_model::{ReadContext, TenantId};
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::evaluation::influxql::databases::Databases;
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
-use chronolith_tsdb::Tsdb;
-use tokio::time::Instant;
+use chronolith_service::write::destination::Destination;
+use tokio::time::{Duration, Instant};
 
 use self::request::{Api, WriteRequest};
 use super::credentials::Caller;
 use super::reply::InfluxError;
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
+use crate::http::offsets;
 use crate::http::params::Params;
-use crate::http::request::RequestInfo;
+use crate::http::request::{RequestId, RequestInfo};
 use crate::http::sender::identity_of;
 use crate::http::write::admit::{self, BodyLimits, NotAdmitted};
 use crate::web::Web;
+
+/// Longest wait of a gateway for the databases of a tenant in the bucket.
+const CATALOG_WAIT: Duration = Duration::from_secs(10);
 
 pub(in crate::http) async fn write(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
     answer(&web, Api::V1, request).await
@@ -54,26 +59,29 @@ pub(in crate::http) async fn write_prometheus(
 
 async fn answer(web: &Arc<Web>, api: Api, request: Request) -> Response<Body> {
     match receive(web, api, request).await {
-        Ok(()) => {
+        Ok(offsets) => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
+            offsets::set(&offsets, &mut response);
             response
         }
         Err(error) => error.into_response(),
     }
 }
 
-async fn receive(web: &Arc<Web>, api: Api, request: Request) -> Result<(), InfluxError> {
+async fn receive(web: &Arc<Web>, api: Api, request: Request) -> Result<LogOffsets, InfluxError> {
     let (parts, request_body) = request.into_parts();
     let checked = check(web, api, &parts).await;
-    let (store, mut request) = match checked {
+    let (destination, mut request) = match checked {
         Ok(checked) => checked,
         Err(refused) => {
             body::discard(request_body).await;
             return Err(refused);
         }
     };
-    request.sender = RequestInfo::of(&parts.extensions).write_sender(&parts.headers);
+    let info = RequestInfo::of(&parts.extensions);
+    request.sender = info.write_sender(&parts.headers);
+    request.id = info.id;
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
     let memory = web.service.admission.write_memory.of(&request.tenant, 0);
@@ -90,8 +98,8 @@ async fn receive(web: &Arc<Web>, api: Api, request: Request) -> Result<(), Influ
     // The thread continues when the client disconnects: the append is completed, and the permits are held
     // until then.
     let done = tokio::task::spawn_blocking(move || match request.api {
-        Api::Prometheus => samples::store_body(&shared, &store, &request, body, permits),
-        Api::V1 | Api::V2 => lines::store_body(&shared, &store, &request, body, permits),
+        Api::Prometheus => samples::store_body(&shared, &destination, &request, body, permits),
+        Api::V1 | Api::V2 => lines::store_body(&shared, &destination, &request, body, permits),
     });
     done.await.unwrap_or_else(|error| {
         tracing::error!(%error, "write to a database panicked");
@@ -129,12 +137,12 @@ async fn reserve_columns(
 }
 
 /// Checks everything that needs only parameters and headers.
-async fn check(web: &Arc<Web>, api: Api, parts: &Parts) -> Result<(Arc<Tsdb>, WriteRequest), InfluxError> {
+async fn check(web: &Arc<Web>, api: Api, parts: &Parts) -> Result<(Destination, WriteRequest), InfluxError> {
     let mut params = Params::default();
     params.parse(parts.uri.query().unwrap_or(""))?;
     let identity = identity_of(&parts.extensions).map_err(crate::http::error::ApiError::from)?;
     let tenant = identity.tenant().clone();
-    let store = web.service.lifecycle.store()?.clone();
+    let destination = web.service.lifecycle.destination()?;
     let precision = params.get("precision").unwrap_or("");
     let precision = match api {
         Api::V1 => Precision::of_write(precision),
@@ -143,19 +151,18 @@ async fn check(web: &Arc<Web>, api: Api, parts: &Parts) -> Result<(Arc<Tsdb>, Wr
     };
     let precision = precision.map_err(InfluxError::bad_request)?;
     // Credentials come first: a client without them does not learn which databases there are.
-    let local = Databases::Local(store.clone());
-    let caller = Caller::of_request(web, &local, parts, &params).await?;
+    let databases = Databases::written_to(&web.service, &destination)?;
+    let caller = Caller::of_request(web, &databases, parts, &params).await?;
     let target = Target::of(api, &params)?;
-    let catalog = store.databases().catalog();
-    let database = catalog.of(&tenant).and_then(|own| own.database(&target.database));
-    let Some(database) = database else {
-        check_known(&store, &tenant, &target.database)?;
+    let catalog = catalog_of(web, &databases, &tenant).await?;
+    let Some(database) = catalog.database(&target.database) else {
+        check_known(&databases, &tenant, &target.database)?;
         return Err(missing_database(web, &target.database));
     };
     caller.check_write(&target.database)?;
     check_consistency(params.get("consistency").unwrap_or(""))?;
     if database.policy(&target.policy).is_none() {
-        check_known(&store, &tenant, &target.policy)?;
+        check_known(&databases, &tenant, &target.policy)?;
     }
     let policy = target.policy(database)?;
     let encoding = parts.headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
@@ -164,12 +171,14 @@ async fn check(web: &Arc<Web>, api: Api, parts: &Parts) -> Result<(Arc<Tsdb>, Wr
         api,
         tenant,
         target: policy.store.clone(),
+        target_id: policy.bucket_id,
         retention_ns: policy.duration_ns,
         precision,
         is_gzip: encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case(b"gzip")),
         sender: WriteSender::default(),
+        id: RequestId::Made(0),
     };
-    Ok((store, request))
+    Ok((destination, request))
 }
 
 /// Database and retention policy that a request names.
@@ -229,9 +238,37 @@ fn check_consistency(level: &str) -> Result<(), InfluxError> {
     }
 }
 
+/// Databases of a tenant. On a gateway the first request of a tenant waits for the bucket.
+async fn catalog_of(
+    web: &Arc<Web>,
+    databases: &Databases,
+    tenant: &TenantId,
+) -> Result<Arc<TenantCatalog>, InfluxError> {
+    let sources = match databases {
+        Databases::Local(store) => {
+            return Ok(store.databases().catalog().of(tenant).cloned().unwrap_or_default());
+        }
+        Databases::Bucket(sources) => sources.clone(),
+    };
+    let deadline_ns = web.service.env.clock.mono_ns().saturating_add(CATALOG_WAIT.as_nanos() as u64);
+    let budget = web.service.admission.write_memory.of(tenant, 0).budget.clone();
+    let ctx = ReadContext::new(web.service.env.clock.clone(), deadline_ns, budget);
+    let tenant = tenant.clone();
+    // At most as many threads as there are connections of tenants that this gateway has not seen.
+    let read = tokio::task::spawn_blocking(move || sources.databases_of(&tenant, &ctx)).await;
+    let unavailable = |why: String| ApiError::new(ErrorKind::Unavailable, why);
+    Ok(read
+        .map_err(|error| unavailable(error.to_string()))?
+        .map_err(|error| unavailable(error.to_string()))?)
+}
+
 /// Refuses a name that is in no catalogue as long as the bucket may have it.
-fn check_known(store: &Tsdb, tenant: &TenantId, name: &str) -> Result<(), InfluxError> {
-    if store.databases().are_known(tenant) {
+fn check_known(databases: &Databases, tenant: &TenantId, name: &str) -> Result<(), InfluxError> {
+    let is_known = match databases {
+        Databases::Local(store) => store.databases().are_known(tenant),
+        Databases::Bucket(_) => true,
+    };
+    if is_known {
         return Ok(());
     }
     let text = format!("databases of the bucket are being read, {name:?} may be one of them: try again");

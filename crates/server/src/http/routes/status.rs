@@ -5,7 +5,8 @@ use chronolith_service::access::Scope;
 
 use crate::http::routing::{Answer, Effect, Methods, RequestBody, Route, Shows, handler};
 use crate::http::{
-    active, activity, block_list, bucket_status, features, graphite, lifecycle, openapi, self_metrics, status,
+    active, activity, block_list, bucket_status, cluster_status, features, graphite, lifecycle, openapi,
+    self_metrics, status,
 };
 
 pub(super) const ROUTES: &[Route] = &[
@@ -79,6 +80,12 @@ pub(super) const ROUTES: &[Route] = &[
         Effect::Reads,
         handler!(status::memory),
     ),
+    Route::new(&["/api/v1/status/cluster"], "roles, partition map and position in the replicated log")
+        .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(cluster_status::cluster))
+        .details(
+            "lists roles, the partition map of a gateway, and offsets, lag and refused records of an owner, \
+                  or null on a server with role all",
+        ),
     Route::new(&["/api/v1/status/bucket"], "blocks, cache, requests and uploads of the bucket")
         .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(bucket_status::bucket))
         .details("blocks, cache, requests and uploads of the bucket; null without one"),

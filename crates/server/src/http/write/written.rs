@@ -1,5 +1,6 @@
 //! Result of a write request: what the store took, and what did not come as far.
 
+use chronolith_cluster::gateway::LogOffsets;
 use chronolith_ingest::remote_write::Refused;
 use chronolith_model::{ExemplarReject, WriteOutcome};
 
@@ -11,6 +12,8 @@ pub(super) struct Written {
     pub(super) outcome: WriteOutcome,
     /// Samples that were refused before the store.
     pub(super) refused: Refused,
+    /// Offsets in the replicated log, if the samples went there.
+    pub(super) offsets: LogOffsets,
 }
 
 impl Written {

@@ -13,7 +13,7 @@ use chronolith_ingest::carbon::{
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::carbon::append::{self, NotStored, PointTarget, append_points};
 use chronolith_service::options::CarbonProtocol;
-use chronolith_tsdb::{Applied, Tsdb};
+use chronolith_service::write::destination::{Applied, Destination};
 
 use super::gzip::{self, GzipStream};
 use super::listener::Listener;
@@ -87,7 +87,7 @@ impl PointStream {
     /// [`NotStored`]: the store refuses points.
     pub(super) fn append(
         &mut self,
-        store: &Tsdb,
+        store: &Destination,
         buffer: &mut Vec<u8>,
         is_end: bool,
     ) -> Result<Appended, NotStored> {

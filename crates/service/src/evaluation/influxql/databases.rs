@@ -14,6 +14,7 @@ use chronolith_tsdb::{BucketSources, Tsdb};
 use crate::access::Identity;
 use crate::refusal::Refusal;
 use crate::service::Service;
+use crate::write::destination::Destination;
 
 /// Source of the databases of all tenants.
 #[derive(Clone)]
@@ -48,6 +49,20 @@ impl Databases {
             (Some(store), _) => Ok(Databases::Local(store.clone())),
             (None, Some(bucket)) => Ok(Databases::Bucket(bucket.clone())),
             (None, None) => Err(Refusal::Starting("the store is not open".to_owned())),
+        }
+    }
+
+    /// Databases that writes to `destination` name.
+    ///
+    /// # Errors
+    /// A gateway without a bucket, which is still starting.
+    pub fn written_to(service: &Service, destination: &Destination) -> Result<Databases, Refusal> {
+        match destination {
+            Destination::Store(store) => Ok(Databases::Local(store.clone())),
+            Destination::Log(_) => match service.bucket.get() {
+                Some(bucket) => Ok(Databases::Bucket(bucket.clone())),
+                None => Err(Refusal::Starting("the bucket is being opened".to_owned())),
+            },
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::write::destination::Destination;
 use crate::write::{TargetStore, WriteTarget};
 use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
@@ -76,11 +77,15 @@ impl Storage for TenantStorage<'_> {
     fn write(&self, store: &StoreId, batch: &mut WriteBatch) -> Result<(), String> {
         let writer = if self.is_continuous { Writer::ContinuousQuery } else { Writer::Client };
         let tsdb = self.store()?;
-        let target =
-            WriteTarget { identity: self.databases.identity(), store: TargetStore::Id(store), writer };
-        let mut writing = self.service.writes.begin(tsdb, target);
+        let target = WriteTarget {
+            identity: self.databases.identity(),
+            store: TargetStore::Policy { store, id: None },
+            writer,
+        };
+        let destination = Destination::Store(tsdb.clone());
+        let mut writing = self.service.writes.begin(&destination, target);
         writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
-        let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
+        let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?.outcome;
         match outcome.first_rejects().next() {
             None => Ok(()),
             Some((Reject::TooOld, ..)) => Err(format!(

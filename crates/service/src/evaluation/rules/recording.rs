@@ -8,10 +8,11 @@ use std::sync::Arc;
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::{FloatHistogram, Histogram, WriteBatch, WriteOutcome};
 use chronolith_rules::round::{Record, RejectedSample, RuleSample, SampleValue};
-use chronolith_tsdb::{Tsdb, Writer};
+use chronolith_tsdb::Writer;
 
 use crate::access::Identity;
 use crate::service::Service;
+use crate::write::destination::Destination;
 use crate::write::{TargetStore, WriteTarget};
 
 /// Writes of the rules of one tenant.
@@ -23,6 +24,7 @@ pub(super) struct RuleWriter<'a> {
 impl Record for RuleWriter<'_> {
     fn record(&mut self, samples: &[RuleSample]) -> Result<Vec<RejectedSample>, String> {
         let store = self.service.lifecycle.store().map_err(|refusal| refusal.to_string())?;
+        let store = &Destination::Store(store.clone());
         let mut invalid = Vec::new();
         let mut valid = Vec::with_capacity(samples.len());
         for (idx, sample) in samples.iter().enumerate() {
@@ -48,7 +50,7 @@ impl RuleWriter<'_> {
     ///
     /// # Errors
     /// Nothing is stored.
-    pub(super) fn add(&self, store: &Tsdb, samples: &[&RuleSample]) -> Result<(), String> {
+    pub(super) fn add(&self, store: &Destination, samples: &[&RuleSample]) -> Result<(), String> {
         let valid: Vec<(usize, &RuleSample)> =
             samples.iter().copied().enumerate().filter(|(_, sample)| check(sample).is_ok()).collect();
         let outcome = self.write(store, &valid)?;
@@ -57,17 +59,18 @@ impl RuleWriter<'_> {
     }
 
     /// Stores samples durably and counts them.
-    fn write(&self, store: &Tsdb, samples: &[(usize, &RuleSample)]) -> Result<WriteOutcome, String> {
+    fn write(&self, store: &Destination, samples: &[(usize, &RuleSample)]) -> Result<WriteOutcome, String> {
         let mut writing = self.service.writes.begin(store, self.target());
         writing.apply_batch(&mut batch_of(samples)).map_err(|failure| failure.to_string())?;
-        writing.wait(|_| {}).map_err(|failure| failure.to_string())
+        let waited = writing.wait(|_| {}).map_err(|failure| failure.to_string());
+        waited.map(|acknowledged| acknowledged.outcome)
     }
 
     /// Returns the samples of a write with this outcome that were refused: halves of it are applied again,
     /// uncounted, until each is stored or refused as a whole. A stored sample is equal to its repetition.
     fn rejected(
         &self,
-        store: &Tsdb,
+        store: &Destination,
         samples: &[(usize, &RuleSample)],
         outcome: &WriteOutcome,
     ) -> Result<Vec<RejectedSample>, String> {
@@ -85,7 +88,8 @@ impl RuleWriter<'_> {
             let mut writing = self.service.writes.begin(store, self.target());
             writing.apply_batch(&mut batch_of(half)).map_err(|failure| failure.to_string())?;
             let Some(applied) = writing.into_applied() else { continue };
-            let outcome = store.wait_durable(applied).map_err(|error| error.to_string())?;
+            let waited = self.service.writes.wait_uncounted(store, applied);
+            let outcome = waited.map_err(|failure| failure.to_string())?;
             all.append(&mut self.rejected(store, half, &outcome)?);
         }
         Ok(all)

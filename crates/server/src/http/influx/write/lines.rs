@@ -5,10 +5,11 @@
 //! Not here: the line protocol (`ingest`), the answer (`outcome`).
 
 use chronolith_base::Reservation;
+use chronolith_cluster::gateway::LogOffsets;
 use chronolith_ingest::line_protocol::{self, BodyPieces, DecodeOptions, memory_bytes as columns_of};
 use chronolith_model::WriteBatch;
 use chronolith_service::write::Decode;
-use chronolith_tsdb::Tsdb;
+use chronolith_service::write::destination::Destination;
 
 use super::super::reply::InfluxError;
 use super::outcome::{self, Counts};
@@ -30,11 +31,11 @@ pub(super) fn memory_bytes(web: &Web, request: &WriteRequest, bytes: &[u8]) -> u
 /// Parses, appends, counts. Blocks the thread until the points are durable.
 pub(super) fn store_body(
     web: &Web,
-    store: &Tsdb,
+    destination: &Destination,
     request: &WriteRequest,
     body: BodyBytes,
     permits: WritePermits,
-) -> Result<(), InfluxError> {
+) -> Result<LogOffsets, InfluxError> {
     let WritePermits { write: _write, apply } = permits;
     let metrics = &web.service.writes.metrics;
     metrics.bytes_compressed.add(body.bytes.len() as u64);
@@ -52,7 +53,7 @@ pub(super) fn store_body(
         earliest_ns: outcome::earliest_ns(request, now_ms),
         counts: Counts::default(),
     };
-    let mut writing = web.service.writes.begin(store, request.write_target());
+    let mut writing = web.service.writes.begin(destination, request.write_target()).of_request(&request.id);
     let applied = writing.apply(&web.service.writes.pools.line_protocol, &mut lines);
     let counts = lines.counts;
     let refused = lines.pieces.into_refused();

@@ -1,6 +1,7 @@
 //! End of a write: the wait for the disk, counters, and the answer about points that are not stored.
 
 use axum::http::StatusCode;
+use chronolith_cluster::gateway::{Acknowledged, GatewayError, LogOffsets};
 use chronolith_ingest::line_protocol::{
     DropReason, DroppedPoints, ParseReason, Refused, StoreRefused, conflict_text,
 };
@@ -11,6 +12,7 @@ use chronolith_tsdb::{WalError, WriteError};
 
 use super::super::reply::InfluxError;
 use super::request::WriteRequest;
+use crate::http::error::ApiError;
 use crate::web::Web;
 
 /// Points of a request.
@@ -42,6 +44,7 @@ fn failed(web: &Web, request: &WriteRequest, failure: &StoreFailure) -> InfluxEr
         StoreFailure::Batch { error, .. } => write_error(error),
         StoreFailure::Catalog(error) => InfluxError::new(StatusCode::INTERNAL_SERVER_ERROR, error),
         StoreFailure::Labels(error) => InfluxError::new(StatusCode::PAYLOAD_TOO_LARGE, error),
+        StoreFailure::Log(error) => log_error(error),
     }
 }
 
@@ -61,17 +64,18 @@ fn record_rejects(web: &Web, request: &WriteRequest, refused: &Refused, outcome:
     dropped.for_each(|(reason, count)| rejects.record_text(reason, count, fault, origin));
 }
 
-/// Waits until a request is durable, and answers it.
+/// Waits until a request is durable, and answers it with its offsets in the replicated log, if it went there.
 pub(super) fn answer(
     web: &Web,
     request: &WriteRequest,
     refused: &Refused,
     writing: Writing<'_>,
     counts: Counts,
-) -> Result<(), InfluxError> {
-    let outcome = writing.wait(|_| {}).map_err(|failure| failed(web, request, &failure))?;
+) -> Result<LogOffsets, InfluxError> {
+    let waited = writing.wait(|_| {}).map_err(|failure| failed(web, request, &failure));
+    let Acknowledged { outcome, offsets } = waited?;
     match partial_write(web, request, refused, &outcome, counts) {
-        None => Ok(()),
+        None => Ok(offsets),
         Some(text) => {
             record_rejects(web, request, refused, &outcome, &text);
             Err(InfluxError::bad_request(text))
@@ -138,6 +142,12 @@ pub(super) fn points_before(batch: &WriteBatch, earliest_ns: i64) -> u64 {
     let old = batch.rows.iter().zip(&batch.times).filter(|(_, time)| **time < earliest_ns);
     let rows: Vec<u32> = old.map(|(row, _)| *row).collect();
     rows.chunk_by(|a, b| a == b).count() as u64
+}
+
+/// Words an error of the replicated log. Unlike other bodies that are too large, this one was read, and the
+/// text has both sizes.
+fn log_error(error: &GatewayError) -> InfluxError {
+    InfluxError::new(ApiError::from(error).kind.status(), error)
 }
 
 fn write_error(error: &WriteError) -> InfluxError {

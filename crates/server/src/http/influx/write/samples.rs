@@ -5,12 +5,13 @@
 
 use axum::http::StatusCode;
 use chronolith_base::ByteReader;
+use chronolith_cluster::gateway::LogOffsets;
 use chronolith_ingest::line_protocol::Refused;
 use chronolith_ingest::remote_write::{self, DecodeError};
 use chronolith_model::WriteBatch;
 use chronolith_service::admission::WRITE_DECODED_FACTOR;
 use chronolith_service::write::OnePiece;
-use chronolith_tsdb::Tsdb;
+use chronolith_service::write::destination::Destination;
 
 use super::super::reply::InfluxError;
 use super::outcome::{self, Counts};
@@ -30,16 +31,16 @@ pub(super) fn memory_bytes(web: &Web, bytes: &[u8]) -> u64 {
 /// Decodes, appends, counts. Blocks the thread until the samples are durable.
 pub(super) fn store_body(
     web: &Web,
-    store: &Tsdb,
+    destination: &Destination,
     request: &WriteRequest,
     mut body: BodyBytes,
     permits: WritePermits,
-) -> Result<(), InfluxError> {
+) -> Result<LogOffsets, InfluxError> {
     let WritePermits { write: _write, apply } = permits;
     web.service.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
     let earliest_ns = outcome::earliest_ns(request, web.service.env.clock.now_ms());
     let mut counts = Counts::default();
-    let mut writing = web.service.writes.begin(store, request.write_target());
+    let mut writing = web.service.writes.begin(destination, request.write_target()).of_request(&request.id);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         decode(web, &mut body, batch)?;
         counts.points = batch.times.len() as u64;

@@ -1,0 +1,224 @@
+//! Gateways and owners of a log in a directory: answers, readiness, samples that come back.
+
+use std::thread::JoinHandle;
+
+use axum::http::Method;
+use chronolith_base::thread;
+use chronolith_cluster::options::{LogAddress, LogOptions, NewTopic, PartitionChoice};
+use chronolith_cluster::{ReplicatedLog, open_log};
+
+use super::*;
+use crate::serve::gateway;
+use crate::serve::owner::OwnedPartition;
+use crate::serve::stop::Stop;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
+
+/// A process with roles. Its gateway has no partition map yet, its owner no store.
+struct Process {
+    server: Fixture,
+    log: Arc<dyn ReplicatedLog>,
+    stop: Arc<Stop>,
+    owner: Option<JoinHandle<()>>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(owner) = self.owner.take() {
+            owner.join().expect("no panic");
+        }
+    }
+}
+
+impl Process {
+    fn new(roles: &str, partition_count: u32) -> Process {
+        Process::with(roles, partition_count, |_| {})
+    }
+
+    fn with(roles: &str, partition_count: u32, change: impl FnOnce(&mut ServerOptions)) -> Process {
+        let mut log_options = LogOptions::new(LogAddress::Dir("/log".into()));
+        log_options.new_topic = Some(NewTopic { partition_count, replication_factor: 1 });
+        let server = Fixture::with(|options| {
+            options.web.admin_api = true;
+            let cluster = &mut options.service.cluster;
+            cluster.roles = roles.parse().expect("roles");
+            cluster.log = Some(log_options.clone());
+            cluster.owner.partition = Some(PartitionChoice::Number(0));
+            change(options);
+        });
+        let service = &server.web.service;
+        let bucket = BucketOptions::new("memory://");
+        let sources = BucketSources::open(&bucket, &service.env, RUNTIME.handle()).expect("valid");
+        service.set_bucket(Arc::new(sources));
+        let log = open_log(&service.env, RUNTIME.handle(), &log_options).expect("a directory");
+        if roles.contains("gateway") {
+            let bucket = service.bucket.get().expect("set").bucket();
+            gateway::open(&server.web, log.clone(), bucket, RUNTIME.handle().clone());
+        }
+        Process { server, log, stop: Arc::default(), owner: None }
+    }
+
+    /// A process whose roles have started.
+    async fn started(roles: &str) -> Process {
+        let mut process = Process::new(roles, 1);
+        process.round().await;
+        if roles.contains("owner") {
+            process.start_owner().await;
+        }
+        process
+    }
+
+    /// Runs one round of the gateway's thread.
+    async fn round(&self) {
+        let web = self.server.web.clone();
+        let round = tokio::task::spawn_blocking(move || gateway::round(&web, &mut None));
+        round.await.expect("no panic");
+    }
+
+    async fn start_owner(&mut self) {
+        let web = self.server.web.clone();
+        let service = &web.service;
+        let bucket = service.bucket.get().expect("set").bucket().clone();
+        let handle = RUNTIME.handle().clone();
+        let owned = OwnedPartition::find(self.log.clone(), bucket, handle, &service.options.cluster.owner);
+        let owned = owned.expect("the log has it");
+        service.set_store(owned.open_store(&web).expect("opens"), Vec::new());
+        let of_thread = web.clone();
+        let stop = self.stop.clone();
+        self.owner = Some(thread::spawn("owner", move || owned.run(&of_thread, &stop)).expect("a thread"));
+        while web.service.lifecycle.roles.owner().is_none() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until the owner has applied the first `count` records of the log.
+    async fn applied(&self, count: u64) {
+        let owner = self.server.web.service.lifecycle.roles.owner().expect("open");
+        while owner.status().next_offset.is_none_or(|next| next < count) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn ready(&self) -> (u16, String) {
+        let answer = self.server.get("/-/ready").await;
+        (answer.status.as_u16(), answer.text)
+    }
+}
+
+fn offsets_of(answer: &Answer) -> Option<String> {
+    Some(answer.headers.get("x-chronolith-offsets")?.to_str().expect("text").to_owned())
+}
+
+#[tokio::test]
+async fn a_gateway_is_ready_with_a_partition_map_and_answers_with_offsets() {
+    let process = Process::new("gateway", 1);
+    let why = "Service Unavailable: the partition map has not been read yet\n";
+    assert_eq!(process.ready().await, (503, why.to_owned()));
+    let series: &[(Pairs<'_>, &[(i64, f64)])] = &[(&[("__name__", "up")], &[(NOW_MS, 1.0)])];
+    let refused = process.server.write(series).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{}", refused.text);
+    assert!(refused.headers.contains_key(header::RETRY_AFTER));
+    process.round().await;
+    assert_eq!(process.ready().await.0, 200);
+    let topic = process.log.identity();
+    // The round has appended a tick, since nothing was written.
+    for offset in [1, 2] {
+        let answer = process.server.write(series).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT, "{}", answer.text);
+        assert_eq!(offsets_of(&answer), Some(format!("{topic}:0:{offset}")));
+    }
+    let status = process.server.get("/api/v1/status/cluster").await.json()["data"].clone();
+    assert_eq!(status["roles"], serde_json::json!(["gateway"]));
+    assert_eq!(status["gateway"]["partitions"], 1);
+    assert_eq!(status["gateway"]["appendedRecords"], 3);
+    let metrics = process.server.get("/metrics").await.text;
+    assert!(metrics.contains("chronolith_log_appended_records_total 3\n"), "{metrics}");
+    assert!(metrics.contains("chronolith_gateway_partitions 1\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_gateway_refuses_queries_changes_and_databases_that_the_bucket_does_not_have() {
+    let process = Process::started("gateway").await;
+    let text = "this server is a gateway (--role gateway)";
+    for path in ["/api/v1/query?query=up", "/api/v1/labels", "/query?q=SHOW%20DATABASES", "/render?target=a"]
+    {
+        let answer = process.server.get(path).await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}: {}", answer.text);
+        assert!(answer.text.contains(text), "{path}: {}", answer.text);
+    }
+    let delete = Request::post("/api/v1/admin/tsdb/delete_series?match[]=up").body(Body::empty());
+    let answer = process.server.send(delete.expect("a request")).await;
+    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{}", answer.text);
+    let line = Request::post("/write?db=telegraf").body(Body::from("cpu v=1")).expect("a request");
+    let answer = process.server.send(line).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text);
+    assert!(answer.text.contains("database not found"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn an_owner_refuses_writes_and_says_why_it_is_not_ready() {
+    let mut process = Process::new("owner", 1);
+    assert_eq!(process.ready().await.0, 503);
+    process.start_owner().await;
+    process.applied(0).await;
+    assert_eq!(process.ready().await.0, 200);
+    let answer = process.server.write(&[(&[("__name__", "up")], &[(NOW_MS, 1.0)])]).await;
+    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{}", answer.text);
+    assert!(answer.text.contains("(--role owner)"), "{}", answer.text);
+    assert_eq!(process.server.get("/api/v1/query?query=up").await.status, StatusCode::OK);
+    let create = Request::builder().method(Method::POST).uri("/query?q=CREATE%20DATABASE%20a");
+    let answer = process.server.send(create.body(Body::empty()).expect("a request")).await;
+    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn samples_of_a_gateway_are_those_of_the_owner() {
+    let process = Process::started("gateway,owner").await;
+    let answer = process.server.write(&[(&[("__name__", "up"), ("job", "a")], &[(NOW_MS, 2.5)])]).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{}", answer.text);
+    process.applied(2).await;
+    let found = process.server.get("/api/v1/query?query=up").await.json();
+    assert_eq!(found["data"]["result"][0]["value"][1], "2.5", "{found}");
+    let status = process.server.get("/api/v1/status/cluster").await.json()["data"].clone();
+    assert_eq!(status["owner"]["partition"], 0);
+    assert_eq!((&status["owner"]["nextOffset"], &status["owner"]["fault"]), (&2.into(), &Value::Null));
+    let metrics = process.server.get("/metrics").await.text;
+    assert!(metrics.contains("chronolith_owner_accepted_samples_total 1\n"), "{metrics}");
+    assert!(metrics.contains("chronolith_owner_next_offset 2\n"), "{metrics}");
+}
+
+/// Covers a regression: an owner did not know the store that a gateway creates with the first points of a
+/// tenant, and waited for ever.
+#[tokio::test]
+async fn points_of_graphite_clients_are_found_by_their_path() {
+    let process = Process::started("gateway,owner").await;
+    let lines = format!("servers.a.load 2.5 {NOW_S}\n");
+    let post = Request::post("/api/v1/carbon").body(Body::from(lines)).expect("a request");
+    let answer = process.server.send(post).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{}", answer.text);
+    process.applied(2).await;
+    let found = process.server.get("/metrics/find?query=servers.a.*").await;
+    assert!(found.text.contains("load"), "{}", found.text);
+    let status = process.server.get("/api/v1/status/cluster").await.json()["data"].clone();
+    assert_eq!(status["owner"]["refusedRecords"], 0, "{status}");
+}
+
+#[test]
+fn a_partition_that_the_log_does_not_have_is_named() {
+    let process = Process::new("owner", 2);
+    let bucket = process.server.web.service.bucket.get().expect("set").bucket().clone();
+    let mut options = process.server.web.service.options.cluster.owner.clone();
+    options.partition = Some(PartitionChoice::Number(2));
+    let found = OwnedPartition::find(process.log.clone(), bucket, RUNTIME.handle().clone(), &options);
+    let error = found.err().expect("refused").to_string();
+    assert_eq!(error, "owner.partition: expected a number below 2, the partitions of the log, found 2");
+}
+
+#[tokio::test]
+async fn a_server_of_its_own_has_no_offsets_and_no_cluster() {
+    let server = Fixture::ready();
+    let answer = server.write(&[(&[("__name__", "up")], &[(NOW_MS, 1.0)])]).await;
+    assert_eq!((answer.status, offsets_of(&answer)), (StatusCode::NO_CONTENT, None));
+    assert_eq!(server.get("/api/v1/status/cluster").await.json()["data"], Value::Null);
+}

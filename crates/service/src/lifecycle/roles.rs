@@ -1,0 +1,95 @@
+//! Roles of a process with a replicated log: its gateway and its owner, once they are open.
+//!
+//! Invariant: each is set once.
+//! Not here: opening them, their threads (`server::serve`), the store of the owner (`lifecycle`).
+
+use std::sync::{Arc, OnceLock};
+
+use chronolith_cluster::gateway::Gateway;
+use chronolith_cluster::options::{Role, Roles};
+use chronolith_cluster::owner::Owner;
+use parking_lot::Mutex;
+
+/// Gateway and owner of a process; a server of its own has neither.
+#[derive(Default)]
+pub struct RoleParts {
+    roles: Roles,
+    gateway: OnceLock<Arc<Gateway>>,
+    owner: OnceLock<Arc<Owner>>,
+    /// Reason why there is no owner yet.
+    owner_wait: Mutex<Option<String>>,
+}
+
+impl RoleParts {
+    /// Parts that are not open yet.
+    pub(super) fn new(roles: &Roles) -> RoleParts {
+        RoleParts { roles: roles.clone(), ..RoleParts::default() }
+    }
+
+    /// Roles of the process.
+    #[must_use]
+    pub fn roles(&self) -> &Roles {
+        &self.roles
+    }
+
+    /// Returns true if the process has samples to query: it is no mere gateway.
+    #[must_use]
+    pub fn has_samples(&self) -> bool {
+        self.roles.is_all() || self.roles.has(Role::Owner)
+    }
+
+    /// The gateway, once it is open.
+    #[must_use]
+    pub fn gateway(&self) -> Option<&Arc<Gateway>> {
+        self.gateway.get()
+    }
+
+    /// The owner, once it is open.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Arc<Owner>> {
+        self.owner.get()
+    }
+
+    /// Takes the gateway into use.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn set_gateway(&self, gateway: Arc<Gateway>) {
+        assert!(self.gateway.set(gateway).is_ok(), "the gateway is opened once");
+    }
+
+    /// Takes the owner into use.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn set_owner(&self, owner: Arc<Owner>) {
+        assert!(self.owner.set(owner).is_ok(), "the owner is opened once");
+    }
+
+    /// Records why the owner is not open yet.
+    pub fn note_owner_wait(&self, why: String) {
+        *self.owner_wait.lock() = Some(why);
+    }
+
+    /// Returns the reason why a load balancer should send nothing here; `None` = ready.
+    pub(super) fn unready_reason(&self) -> Option<String> {
+        if self.roles.has(Role::Gateway) {
+            let Some(gateway) = self.gateway.get() else {
+                return Some("the replicated log is being opened".to_owned());
+            };
+            if let Some(why) = gateway.unready_reason() {
+                return Some(why);
+            }
+        }
+        if !self.roles.has(Role::Owner) {
+            return None;
+        }
+        match self.owner.get() {
+            Some(owner) => owner.check_ready().err().map(|why| format!("owner: {why}")),
+            None => {
+                let why = self.owner_wait.lock().clone();
+                Some(format!("owner: {}", why.as_deref().unwrap_or("the log has not been read yet")))
+            }
+        }
+    }
+}
