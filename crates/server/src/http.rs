@@ -16,6 +16,7 @@ mod call;
 mod cardinality;
 mod cluster_status;
 pub(crate) mod compress;
+mod consistency;
 mod dispatch;
 pub(crate) mod error;
 mod features;

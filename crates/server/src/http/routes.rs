@@ -24,9 +24,11 @@ use std::sync::{Arc, LazyLock};
 
 use axum::routing::MethodRouter;
 use axum::{Extension, Router, middleware};
+use chronolith_cluster::options::Role;
 
 use super::access::{self, Access, Guard};
 use super::audit_notes::AuditPoint;
+use super::consistency;
 use super::routing::table::Table;
 use super::routing::{Operation, Route, Section, Tag};
 use crate::web::Web;
@@ -52,7 +54,8 @@ pub(super) fn table() -> &'static Table {
     &TABLE
 }
 
-/// Makes the routes of all rows; each handler runs after the check of access.
+/// Makes the routes of all rows; each handler runs after the check of access, and on an owner after the wait
+/// for offsets that a read has to see.
 pub(super) fn router(web: &Arc<Web>, access: &Access) -> Router<Arc<Web>> {
     SECTIONS.iter().fold(Router::new(), |all, section| all.merge(section_router(section, web, access)))
 }
@@ -76,6 +79,7 @@ fn section_router(section: &'static Section, web: &Arc<Web>, access: &Access) ->
 }
 
 fn handlers(tag: Tag, route: &'static Route, web: &Arc<Web>, access: &Access) -> MethodRouter<Arc<Web>> {
+    let is_owner = web.service.lifecycle.roles.roles().has(Role::Owner);
     let guarded = |operation: &Operation| {
         let guard = Guard {
             access: access.clone(),
@@ -87,7 +91,12 @@ fn handlers(tag: Tag, route: &'static Route, web: &Arc<Web>, access: &Access) ->
             web: web.clone(),
         };
         let check = middleware::from_fn_with_state(guard, access::check);
-        (operation.handler)(operation.methods.filter()).route_layer(check)
+        let handler = (operation.handler)(operation.methods.filter());
+        let handler = match is_owner && operation.shows_series() {
+            true => handler.route_layer(middleware::from_fn_with_state(web.clone(), consistency::wait)),
+            false => handler,
+        };
+        handler.route_layer(check)
     };
     route.operations().map(guarded).fold(MethodRouter::new(), MethodRouter::merge)
 }

@@ -133,6 +133,11 @@ pub(super) struct Operation {
 }
 
 impl Operation {
+    /// Returns true if the answer has to see writes before it: it shows series, be it as counts or texts.
+    pub(super) fn shows_series(&self) -> bool {
+        matches!(self.shows, Shows::SeriesOfTenants | Shows::SeriesOfTenant | Shows::AllSeries)
+    }
+
     /// Lines in the audit log. All operations that change something other than samples and events are
     /// actions; whether a statement of InfluxQL does is known to its handler alone.
     pub(super) fn audited(&self) -> Audited {

@@ -197,11 +197,55 @@ async fn points_of_graphite_clients_are_found_by_their_path() {
     let post = Request::post("/api/v1/carbon").body(Body::from(lines)).expect("a request");
     let answer = process.server.send(post).await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT, "{}", answer.text);
-    process.applied(2).await;
-    let found = process.server.get("/metrics/find?query=servers.a.*").await;
+    let request = Request::get("/metrics/find?query=servers.a.*")
+        .header("X-Chronolith-Min-Offsets", offsets_of(&answer).expect("offsets"));
+    let found = process.server.send(request.body(Body::empty()).expect("a request")).await;
     assert!(found.text.contains("load"), "{}", found.text);
     let status = process.server.get("/api/v1/status/cluster").await.json()["data"].clone();
     assert_eq!(status["owner"]["refusedRecords"], 0, "{status}");
+}
+
+/// Sends a query with a header.
+async fn query_with(server: &Fixture, name: &str, value: &str) -> Answer {
+    let request = Request::get("/api/v1/query?query=up").header(name, value);
+    server.send(request.body(Body::empty()).expect("a request")).await
+}
+
+#[tokio::test]
+async fn a_query_with_the_offsets_of_a_write_sees_it() {
+    let process = Process::started("gateway,owner").await;
+    for value in 0..50 {
+        let time_ms = NOW_MS + value * 1000;
+        let answer = process.server.write(&[(&[("__name__", "up")], &[(time_ms, value as f64)])]).await;
+        let request = Request::get(format!("/api/v1/query?query=up&time={}", time_ms / 1000));
+        let request = match value % 2 {
+            0 => request.header("X-Chronolith-Min-Offsets", offsets_of(&answer).expect("offsets")),
+            _ => request.header("X-Chronolith-Read-Consistency", "strong"),
+        };
+        let found = process.server.send(request.body(Body::empty()).expect("a request")).await.json();
+        assert_eq!(found["data"]["result"][0]["value"][1], value.to_string(), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn offsets_that_are_not_reached_in_time_are_503_and_wrong_ones_400() {
+    let mut process = Process::with("owner", 1, |options| options.service.query.timeout_ms = 0);
+    process.start_owner().await;
+    process.applied(0).await;
+    let topic = process.log.identity();
+    let answer = query_with(&process.server, "x-chronolith-min-offsets", &format!("{topic}:0:7")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.text);
+    let want = "partition 0 is at offset 0, and the request waits for offset 8";
+    assert!(answer.text.contains(want), "{}", answer.text);
+    for (name, value, want) in [
+        ("x-chronolith-min-offsets", "a:0:7", "the offsets are of topic a"),
+        ("x-chronolith-min-offsets", "7", "expected TOPIC:PARTITION:OFFSET"),
+        ("x-chronolith-read-consistency", "weak", "expected strong or eventual"),
+    ] {
+        let answer = query_with(&process.server, name, value).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text);
+        assert!(answer.text.contains(want), "{}", answer.text);
+    }
 }
 
 #[test]
