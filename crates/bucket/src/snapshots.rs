@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_base::Env;
 use chronolith_format::bucket::catalogue::Snapshot;
-use chronolith_format::bucket::{NumberedSnapshot, Stamp};
+use chronolith_format::bucket::{NumberedSnapshot, SnapshotNames, Stamp};
 
 pub use self::reader::{Latest, SnapshotReader};
 pub use self::state::SnapshotState;
@@ -73,6 +73,13 @@ impl<S: NumberedSnapshot> Snapshots<S> {
     #[must_use]
     pub fn of_kind(store: Arc<Store>, env: &Env) -> Snapshots<S> {
         Snapshots { reader: SnapshotReader::of_kind(store, env.clock.clone()), env: env.clone() }
+    }
+
+    /// As [`Snapshots::of_kind`], of the series with these names. Sends no request.
+    #[must_use]
+    pub fn of_series(store: Arc<Store>, env: &Env, names: SnapshotNames) -> Snapshots<S> {
+        let reader = SnapshotReader::of_series(store, env.clock.clone(), names);
+        Snapshots { reader, env: env.clone() }
     }
 
     /// The newest snapshots.
@@ -171,7 +178,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
     /// # Errors
     /// As other requests.
     pub async fn repair_hint(&self, request: &RequestContext, number: u64) -> Result<(), BucketError> {
-        let body = S::encode_hint(number).into();
+        let body = self.reader.names.encode_hint(number).into();
         self.reader.store.put(request, &self.reader.hint_key(&request.folder), body).await
     }
 
@@ -245,7 +252,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
     /// Records the number of the newest snapshot. A failure costs readers a listing.
     async fn write_hint(&self, request: &RequestContext, number: u64) {
         let object = self.reader.hint_key(&request.folder);
-        let body = Bytes::from(S::encode_hint(number));
+        let body = Bytes::from(self.reader.names.encode_hint(number));
         let request = self.bounded(request, HINT_TIMEOUT);
         if let Err(error) = self.reader.store.put(&request, &object, body).await {
             tracing::debug!(%error, "writing the number of the newest snapshot failed");

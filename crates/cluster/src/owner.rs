@@ -8,6 +8,7 @@
 mod error;
 mod options;
 mod refused;
+mod resume;
 mod status;
 mod store;
 
@@ -20,7 +21,7 @@ use chronolith_base::{Clock, Env};
 use chronolith_bucket::Store;
 use chronolith_format::record::{RecordError, decode_record};
 use chronolith_model::WriteBatch;
-use chronolith_model::log_position::LogPartition;
+use chronolith_model::log_position::{LogPartition, Position};
 use chronolith_replicated_log::{Bounds, LogError, Record as LogRecord, ReplicatedLog};
 use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WalError, WriteError};
 use parking_lot::Mutex;
@@ -29,6 +30,7 @@ use tokio::runtime::Handle;
 pub use error::OwnerError;
 pub use options::OwnerOptions;
 use refused::RefusedRecords;
+use resume::StoredResume;
 use status::StatusState;
 pub use status::{NotReady, OwnerStatus};
 pub use store::open_store;
@@ -91,7 +93,7 @@ pub struct Owner {
 
 impl Owner {
     /// Returns the owner of the partition that the store was opened for. Its first record is the one at the
-    /// position of the store, else the one at [`OwnerOptions::resume`]. Blocks the thread.
+    /// position of the store, else the one that the bucket names. Blocks the thread.
     ///
     /// # Errors
     /// [`OwnerError`]: the log cannot be read, is another one, or lacks records from there on.
@@ -105,7 +107,11 @@ impl Owner {
         if log.identity() != partition.topic {
             return Err(OwnerError::OtherTopic { expected: partition, found: log.identity() });
         }
-        let next = records.next().map_or(options.resume, |position| position.offset);
+        let stored = StoredResume::new(bucket.clone(), &env, handle.clone(), partition);
+        let next = match records.next() {
+            Some(position) => position.offset,
+            None => resume_offset(stored.read()?, partition, &options)?,
+        };
         let bounds = log.bounds(partition.number)?;
         if next > bounds.end {
             return Err(OwnerError::LogEndsEarly { partition, next, end: bounds.end });
@@ -299,6 +305,20 @@ impl Owner {
 
     fn records(&self) -> Records<'_> {
         self.tsdb.records().expect("the store of an owner has a partition")
+    }
+}
+
+/// Returns the offset of the first record of an owner whose directory has no position.
+fn resume_offset(
+    stored: Option<Position>,
+    partition: LogPartition,
+    options: &OwnerOptions,
+) -> Result<u64, OwnerError> {
+    match stored {
+        None => Ok(0),
+        Some(position) if position.log_partition() == partition => Ok(position.offset),
+        Some(other) if options.accepts(&(other.offset..other.offset + 1)) => Ok(0),
+        Some(other) => Err(OwnerError::TopicMadeAgain { stored: other, found: partition.topic }),
     }
 }
 

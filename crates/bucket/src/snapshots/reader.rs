@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chronolith_base::{Clock, DecodeError};
 use chronolith_format::bucket::catalogue::Snapshot;
-use chronolith_format::bucket::{Hint, NumberedSnapshot, SnapshotKey};
+use chronolith_format::bucket::{Hint, NumberedSnapshot, SnapshotKey, SnapshotNames};
 
 use crate::external_labels::ExternalLabels;
 use crate::folder::Folder;
@@ -39,6 +39,7 @@ pub struct SnapshotReader<S = Snapshot> {
     /// that the snapshot it knows is still there.
     pub(super) kept_age: Duration,
     layout: BucketLayout,
+    pub(super) names: SnapshotNames,
     kind: PhantomData<fn() -> S>,
 }
 
@@ -120,8 +121,14 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     /// A reader of the snapshots of one kind in `store`. Sends no request.
     #[must_use]
     pub fn of_kind(store: Arc<Store>, clock: Arc<dyn Clock>) -> SnapshotReader<S> {
+        SnapshotReader::of_series(store, clock, S::names())
+    }
+
+    /// A reader of the snapshots of one kind with these names. Sends no request.
+    #[must_use]
+    pub fn of_series(store: Arc<Store>, clock: Arc<dyn Clock>, names: SnapshotNames) -> SnapshotReader<S> {
         let layout = store.layout().clone();
-        SnapshotReader { store, clock, kept_age: KEPT_AGE, layout, kind: PhantomData }
+        SnapshotReader { store, clock, kept_age: KEPT_AGE, layout, names, kind: PhantomData }
     }
 
     /// Returns the newest snapshot in the folder of `request`; `None` if there is none.
@@ -305,7 +312,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         for _ in 0..DECODE_ATTEMPTS {
             match self.store.read(request, &object, ReadRange::Whole, None).await {
                 Ok(read) => {
-                    if let Some(hint) = S::decode_hint(&read.bytes) {
+                    if let Some(hint) = self.names.decode_hint(&read.bytes) {
                         return Ok(StoredHint::Read(hint));
                     }
                 }
@@ -335,12 +342,12 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
 
     /// Key of a snapshot.
     pub(super) fn key(&self, folder: &Folder, number: u64) -> String {
-        format!("{}/{}", self.folder_key(folder), S::name_of(number))
+        format!("{}/{}", self.folder_key(folder), self.names.name_of(number))
     }
 
     /// Key of the hint.
     pub(super) fn hint_key(&self, folder: &Folder) -> String {
-        format!("{}/{}{HINT}", self.layout.folder_key(folder), S::FOLDER)
+        format!("{}/{}{HINT}", self.layout.folder_key(folder), self.names.folder())
     }
 
     /// As [`SnapshotReader::listed`], by a listing with a delimiter.
@@ -349,11 +356,11 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         request: &RequestContext,
     ) -> Result<Vec<(u64, ListedObject)>, BucketError> {
         let folder = format!("{}/", self.folder_key(&request.folder));
-        let prefix = format!("{folder}{}", S::FOLDER.trim_end_matches('/'));
+        let prefix = format!("{folder}{}", self.names.folder().trim_end_matches('/'));
         let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
         let page = self.store.list(request, &options).await?;
         let numbered = page.objects.into_iter().filter_map(|object| {
-            let number = S::number_in(object.key.strip_prefix(&folder)?)?;
+            let number = self.names.number_in(object.key.strip_prefix(&folder)?)?;
             Some((number, object))
         });
         Ok(numbered.collect())
@@ -365,13 +372,13 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         request: &RequestContext,
     ) -> Result<Vec<(u64, ListedObject)>, BucketError> {
         let folder = format!("{}/", self.layout.folder_key(&request.folder));
-        let prefix = format!("{folder}{}", S::FOLDER.trim_end_matches('/'));
+        let prefix = format!("{folder}{}", self.names.folder().trim_end_matches('/'));
         let mut options = ListOptions { prefix, ..ListOptions::default() };
         let mut listed = Vec::new();
         loop {
             let page = self.store.list(request, &options).await?;
             listed.extend(page.objects.into_iter().filter_map(|object| {
-                let number = S::number_in(object.key.strip_prefix(&folder)?)?;
+                let number = self.names.number_in(object.key.strip_prefix(&folder)?)?;
                 Some((number, object))
             }));
             match page.next_after {

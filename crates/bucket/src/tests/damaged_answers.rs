@@ -125,7 +125,7 @@ async fn a_snapshot_that_reads_do_not_find_is_found_by_its_head() {
             };
             snapshots.update(&request, add).await.expect("written");
         }
-        client.inner_put("anonymous/catalog/latest", Snapshot::encode_hint(hinted).into()).await;
+        client.inner_put("anonymous/catalog/latest", Snapshot::names().encode_hint(hinted).into()).await;
         let gone_key = format!("anonymous/{}", Snapshot::object_name(gone));
         let matches = Box::new(move |sent: &crate::store::faults::answers::SentRead| {
             sent.operation == "get" && sent.key == gone_key

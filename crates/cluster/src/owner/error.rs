@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use chronolith_bucket::BucketError;
 use chronolith_format::record::RecordError;
 use chronolith_model::log_position::{LogPartition, Position, TopicId};
 use chronolith_replicated_log::LogError;
@@ -24,6 +25,21 @@ pub enum OwnerError {
     OtherTopic {
         /// Partition of the store.
         expected: LogPartition,
+        /// Topic of the log.
+        found: TopicId,
+    },
+    /// The bucket does not say where to begin, and the directory has no position.
+    #[error("the offset to resume from is not known: {0}")]
+    Bucket(#[from] BucketError),
+    /// The bucket has an offset of another topic, and the directory has no position.
+    #[error(
+        "the log is topic {found}, and the bucket names offset {} of {}, from which on records are in no block; \
+         they are lost if that topic was deleted; to go on with the other topic start with \
+         --owner.accept-gap {}-{}", stored.offset, stored.log_partition(), stored.offset, stored.offset + 1
+    )]
+    TopicMadeAgain {
+        /// Position that the bucket has.
+        stored: Position,
         /// Topic of the log.
         found: TopicId,
     },

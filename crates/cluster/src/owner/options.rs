@@ -18,8 +18,6 @@ const REFUSED_MAX: u64 = 1000;
 /// Options of an owner.
 #[derive(Clone)]
 pub struct OwnerOptions {
-    /// First record of an owner whose directory has no position: the oldest one with a sample in no block.
-    pub resume: u64,
     /// Lag below which recent data is complete enough for queries.
     pub ready_lag: Duration,
     /// Offsets whose loss the operator has accepted.
@@ -37,7 +35,6 @@ impl OwnerOptions {
     #[must_use]
     pub fn new(source: fn(u8) -> Option<LabelSource>) -> OwnerOptions {
         OwnerOptions {
-            resume: 0,
             ready_lag: READY_LAG,
             accepted_gap: None,
             source,

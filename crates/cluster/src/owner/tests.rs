@@ -81,6 +81,12 @@ impl TestEnv {
         self.client.set_plan(FaultPlan { unavailable, ..FaultPlan::default() });
     }
 
+    fn store_resume(&self, partition: LogPartition, offset: u64) {
+        let handle = RUNTIME.handle().clone();
+        let stored = StoredResume::new(self.store_of_bucket(), &self.env, handle, partition);
+        stored.store(offset, None).expect("stores");
+    }
+
     /// Refused records, by offset.
     fn kept(&self) -> BTreeMap<u64, Bytes> {
         let request = || {
@@ -356,7 +362,7 @@ fn lost_records_stop_the_owner_unless_they_are_accepted() {
 
 #[test]
 fn an_empty_directory_begins_at_the_offset_that_the_bucket_names() {
-    let mut test_env = TestEnv::new(4, SimFaults::default());
+    let test_env = TestEnv::new(4, SimFaults::default());
     let (log, rng) = (test_env.connect(), Rng::from_seed(4));
     for round in 0..6 {
         test_env.send(&log, &samples(&rng, START_MS + round));
@@ -364,10 +370,30 @@ fn an_empty_directory_begins_at_the_offset_that_the_bucket_names() {
     test_env.topic.trim(P0, 2);
     let store = test_env.store();
     assert!(matches!(test_env.try_owner(&store), Err(OwnerError::Gap { lost, .. }) if lost == (0..2)));
-    test_env.options.resume = 4;
+    test_env.set_bucket_away(true);
+    assert!(matches!(test_env.try_owner(&store), Err(OwnerError::Bucket(_))));
+    test_env.set_bucket_away(false);
+    let topic = test_env.connect().identity();
+    test_env.store_resume(LogPartition { topic, number: P0 }, 4);
     let owner = test_env.try_owner(&store).expect("opens");
     catch_up(&test_env, &owner);
     assert_eq!(owner.status().applied_count, 2);
+}
+
+/// Offsets of the other topic say nothing about the one that there is.
+#[test]
+fn an_offset_of_a_topic_that_was_made_again_is_named_and_accepted() {
+    let mut test_env = TestEnv::new(8, SimFaults::default());
+    let (log, rng) = (test_env.connect(), Rng::from_seed(8));
+    test_env.send(&log, &samples(&rng, START_MS));
+    test_env.store_resume(LogPartition { topic: TopicId([9; 16]), number: P0 }, 77);
+    let store = test_env.store();
+    let error = test_env.try_owner(&store).err().expect("refused").to_string();
+    assert!(error.contains("--owner.accept-gap 77-78"), "{error}");
+    test_env.options.accepted_gap = Some(77..78);
+    let owner = test_env.try_owner(&store).expect("accepted");
+    catch_up(&test_env, &owner);
+    assert_eq!(owner.status().applied_count, 1);
 }
 
 #[test]

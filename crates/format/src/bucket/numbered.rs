@@ -4,6 +4,7 @@
 //! Invariant: names sort as numbers do.
 //! Not here: creating and finding them (`bucket::snapshots`), the content of each kind.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use chronolith_base::DecodeError;
@@ -54,7 +55,8 @@ impl SnapshotKey<'_> {
 
 /// Content of a numbered snapshot.
 pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
-    /// Folder of the snapshots, with a slash at its end.
+    /// Folder of the snapshots, with a slash at its end; of kinds with several series in one folder, the
+    /// start of their folders.
     const FOLDER: &'static str;
     /// Name of the content in messages.
     const WHAT: &'static str;
@@ -83,35 +85,73 @@ pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
     /// as earlier versions wrote it, may belong to another folder's snapshot with the same number.
     fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<Self, DecodeError>;
 
+    /// Names of the snapshots of which a folder has one series.
+    #[must_use]
+    fn names() -> SnapshotNames {
+        SnapshotNames::new(Self::FOLDER)
+    }
+
     /// Name of snapshot `number`, within the folder of its store or tenant.
     #[must_use]
     fn name_of(number: u64) -> String {
-        format!("{}{number:0NUMBER_DIGITS$}", Self::FOLDER)
+        Self::names().name_of(number)
     }
 
     /// Returns the number of the snapshot with this name; `None` for other objects.
     #[must_use]
     fn number_in(object_name: &str) -> Option<u64> {
-        let digits = object_name.strip_prefix(Self::FOLDER)?;
+        Self::names().number_in(object_name)
+    }
+}
+
+/// Names of one series of snapshots: its folder, and the number with all digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotNames {
+    folder: Cow<'static, str>,
+}
+
+impl SnapshotNames {
+    /// Names within `folder`, which has a slash at its end.
+    #[must_use]
+    pub fn new(folder: impl Into<Cow<'static, str>>) -> SnapshotNames {
+        SnapshotNames { folder: folder.into() }
+    }
+
+    /// Folder of the snapshots, with a slash at its end.
+    #[must_use]
+    pub fn folder(&self) -> &str {
+        &self.folder
+    }
+
+    /// Name of snapshot `number`, within the folder of its store or tenant.
+    #[must_use]
+    pub fn name_of(&self, number: u64) -> String {
+        format!("{}{number:0NUMBER_DIGITS$}", self.folder)
+    }
+
+    /// Returns the number of the snapshot with this name; `None` for other objects.
+    #[must_use]
+    pub fn number_in(&self, object_name: &str) -> Option<u64> {
+        let digits = object_name.strip_prefix(&*self.folder)?;
         let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
         if is_number { digits.parse().ok() } else { None }
     }
 
     /// Content of the hint that names snapshot `number`.
     #[must_use]
-    fn encode_hint(number: u64) -> String {
-        format!("{number:0NUMBER_DIGITS$} {:08x}", crc32c(Self::name_of(number).as_bytes()))
+    pub fn encode_hint(&self, number: u64) -> String {
+        format!("{number:0NUMBER_DIGITS$} {:08x}", crc32c(self.name_of(number).as_bytes()))
     }
 
     /// Returns the number in a hint; `None` for damage.
     #[must_use]
-    fn decode_hint(content: &[u8]) -> Option<Hint> {
+    pub fn decode_hint(&self, content: &[u8]) -> Option<Hint> {
         let text = std::str::from_utf8(content).ok()?;
-        let number_in = |digits: &str| Self::number_in(&format!("{}{digits}", Self::FOLDER));
+        let number_in = |digits: &str| self.number_in(&format!("{}{digits}", self.folder));
         match text.split_once(' ') {
             None => number_in(text).map(Hint::Unchecked),
             Some((digits, _)) => {
-                number_in(digits).filter(|number| text == Self::encode_hint(*number)).map(Hint::Checked)
+                number_in(digits).filter(|number| text == self.encode_hint(*number)).map(Hint::Checked)
             }
         }
     }
