@@ -1,5 +1,6 @@
-//! Objects of a bucket: the sidecar of each block, the catalogue of a tenant, the partition map of a cluster,
-//! files of Mimir and Thanos; and segments of the directory that caches them.
+//! Objects of a bucket: the sidecar of each block, the catalogue of a tenant, the partition map and the
+//! offsets to resume from of a cluster, files of Mimir and Thanos; and segments of the directory that caches
+//! them.
 //!
 //! Not here: requests (`bucket`), files of blocks (`block`).
 
@@ -10,8 +11,9 @@ pub mod mimir;
 mod numbered;
 mod packed;
 pub mod partitions;
+pub mod resume;
 pub mod sidecar;
 mod texts;
 
-pub use numbered::{Hint, NumberedSnapshot, SnapshotKey, Stamp};
+pub use numbered::{Hint, NumberedSnapshot, SnapshotKey, SnapshotNames, Stamp};
 pub use packed::Unpacker;

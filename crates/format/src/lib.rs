@@ -12,6 +12,7 @@ pub mod databases;
 pub mod graphite;
 pub mod head;
 mod lists;
+pub mod owned_windows;
 pub mod prometheus;
 pub mod read;
 pub mod record;
