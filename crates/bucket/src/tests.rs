@@ -2,6 +2,7 @@
 
 mod block_uploads;
 mod catalogued;
+mod cuts;
 mod damaged_answers;
 mod disk_cache;
 mod foreign;

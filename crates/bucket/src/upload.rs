@@ -9,6 +9,7 @@
 
 pub(crate) mod claim;
 mod counters;
+mod cut;
 mod first_catalogue;
 mod local;
 mod publish;
@@ -27,6 +28,7 @@ use chronolith_format::bucket::catalogue::{BucketBlock, EtagSums, TombstonesObje
 use tokio::runtime::Handle;
 
 pub use self::counters::{UploadOutcome, UploadSnapshot};
+pub use self::cut::{PublishedCut, catalogue_for_cuts, publish_cut};
 pub use self::local::SidecarFile;
 pub use self::publish::{Published, Publisher};
 

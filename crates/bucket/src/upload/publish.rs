@@ -34,7 +34,7 @@ pub struct Publisher {
     pub(super) store: Arc<Store>,
     pub(super) snapshots: Snapshots,
     env: Env,
-    counters: Arc<UploadCounters>,
+    pub(super) counters: Arc<UploadCounters>,
 }
 
 impl Publisher {
