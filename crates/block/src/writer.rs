@@ -112,6 +112,14 @@ impl BlockWriter {
         let random = u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
         let earliest_ms = previous.map_or(0, |ulid| ulid.time_ms().saturating_add(1));
         let ulid = Ulid::new(env.clock.now_ms().max(earliest_ms), random);
+        BlockWriter::create_named(env, parent_dir, ulid)
+    }
+
+    /// As [`BlockWriter::create`], under the name `ulid`, which no other block of the directory has.
+    ///
+    /// # Errors
+    /// [`BlockError::Io`].
+    pub fn create_named(env: &Env, parent_dir: &Path, ulid: Ulid) -> Result<BlockWriter, BlockError> {
         let path = parent_dir.join(format!("{ulid}{SUFFIX_CREATING}"));
         let chunks_dir = path.join(CHUNKS_DIR);
         let parent_is_new = !env.disk.exists(parent_dir);

@@ -72,6 +72,21 @@ pub struct CutWindows {
     first_offset: u64,
 }
 
+impl CutWindows {
+    /// Windows of a cut, as another process has noted them. `windows` ascend and are not empty.
+    #[must_use]
+    pub fn new(cut: u64, windows: Vec<i64>, first_offset: u64) -> CutWindows {
+        assert!(!windows.is_empty() && windows.is_sorted(), "the windows of a cut ascend");
+        CutWindows { cut, windows, first_offset }
+    }
+
+    /// Returns the offset of the first record with a sample of one of the windows.
+    #[must_use]
+    pub fn first_offset(&self) -> u64 {
+        self.first_offset
+    }
+}
+
 /// Windows of one partition at one owner, which are in no live block: a fold over the records.
 ///
 /// Bounds: a word per open window of a store, and per window that waits for its block.
@@ -100,6 +115,32 @@ impl<S: Clone + Ord> OwnedWindows<S> {
     /// Notes that the next record has samples in a window.
     pub fn note_samples(&mut self, store: S, window_start: i64) {
         self.open.entry((store, window_start)).or_insert(self.next_offset);
+    }
+
+    /// Notes a window that records from `first_offset` on have opened, before this owner was made.
+    pub fn note_earlier(&mut self, store: S, window_start: i64, first_offset: u64) {
+        let known = self.open.entry((store, window_start)).or_insert(first_offset);
+        *known = first_offset.min(*known);
+    }
+
+    /// Notes windows that were cut before this owner was made.
+    ///
+    /// # Panics
+    /// If the owner has a later cut of the store.
+    pub fn note_earlier_cut(&mut self, store: S, cut: CutWindows) {
+        let cuts = self.cut.entry(store).or_default();
+        assert!(cuts.back().is_none_or(|last| last.cut < cut.cut), "cuts are noted in their order");
+        cuts.push_back(cut);
+    }
+
+    /// Returns the open windows: store, start and offset of the first record.
+    pub fn open(&self) -> impl Iterator<Item = (&S, i64, u64)> {
+        self.open.iter().map(|((store, start), first_offset)| (store, *start, *first_offset))
+    }
+
+    /// Returns true if the window is open.
+    pub fn is_open(&self, store: &S, window_start: i64) -> bool {
+        self.open.contains_key(&(store.clone(), window_start))
     }
 
     /// Ends a record: the next one follows. Offsets may have gaps.

@@ -54,7 +54,7 @@ pub use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 pub use chronolith_format::store_name;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, OverflowMetric, ReplayProgress, SyncMode, TenantMemory, TenantStats,
-    WalError, WriteError, check_series, discard_log_cache,
+    WalError, WindowStat, WriteError, check_series, discard_log_cache,
 };
 pub use chronolith_model::BlockEncoding;
 pub use data_dir::{is_data_dir_locked, lock_data_dir};
@@ -80,6 +80,7 @@ pub use query::unit::in_milliseconds;
 pub use tenant_deletions::{DeletionProgress, DeletionState, DeletionStep};
 pub use tenant_usage::{LimitUse, TenantSize};
 pub use tsdb::{
-    Applied, ApplyRecordError, BucketJobs, Databases, MaintenanceStats, OwnPolicyError, RecordEffect,
-    Records, ReplayStats, Settings, Tsdb, TsdbReader, TsdbStatistics, TsdbStats, WalJobs,
+    Applied, ApplyRecordError, BucketJobs, CutBlock, CutError, CutWindow, Cuts, Databases, MaintenanceStats,
+    OwnPolicyError, RecordEffect, Records, ReplayStats, Settings, Tsdb, TsdbReader, TsdbStatistics,
+    TsdbStats, WalJobs,
 };

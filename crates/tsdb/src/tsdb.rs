@@ -7,6 +7,7 @@
 
 mod batch_writer;
 mod bucket_jobs;
+mod cuts;
 mod databases;
 mod own_policy;
 mod reader;
@@ -56,6 +57,7 @@ use crate::upload::Uploads;
 pub use batch_writer::Applied;
 use batch_writer::BatchWriter;
 pub use bucket_jobs::BucketJobs;
+pub use cuts::{CutBlock, CutError, CutWindow, Cuts};
 pub use databases::Databases;
 pub use own_policy::OwnPolicyError;
 use own_policy::OwnPolicyWriter;
@@ -287,6 +289,12 @@ impl Tsdb {
     pub fn records(&self) -> Option<Records<'_>> {
         let log = self.storage.head().log_cache()?;
         Some(Records::new(&self.storage, self.batch_writer(), log))
+    }
+
+    /// Returns the cuts of windows by the owner of a partition.
+    #[must_use]
+    pub fn cuts(&self) -> Cuts<'_> {
+        Cuts { storage: &self.storage, maintenance: &self.maintenance }
     }
 
     fn batch_writer(&self) -> BatchWriter<'_> {

@@ -44,6 +44,8 @@ pub struct WindowSnapshot {
     window: TimeRange,
     /// Series with chunks in the window, in label order.
     ids: Vec<u32>,
+    /// Chunks before it are read from an earlier snapshot.
+    begin: Option<ChunkRef>,
     end: ChunkRef,
     _ids: IdUse,
 }
@@ -96,7 +98,7 @@ pub(crate) fn take_window(
         let _alone = state.maintenance.lock();
         sort_by_labels(&tenant.tables, &mut ids);
     }
-    Ok(WindowSnapshot { tenant, series: state.series.clone(), window, ids, end, _ids })
+    Ok(WindowSnapshot { tenant, series: state.series.clone(), window, ids, begin: None, end, _ids })
 }
 
 impl WindowSnapshot {
@@ -127,12 +129,25 @@ impl WindowSnapshot {
         self.ids.len()
     }
 
+    /// Leaves the chunks of an earlier snapshot of the window out of [`WindowSnapshot::series`]; a drop
+    /// removes them as well.
+    #[must_use]
+    pub fn after(mut self, earlier: &WindowSnapshot) -> WindowSnapshot {
+        assert!(
+            self.window == earlier.window && self.tenant.id == earlier.tenant.id && earlier.end <= self.end,
+            "the other snapshot is an earlier one of the window"
+        );
+        self.begin = Some(earlier.end);
+        self
+    }
+
     /// Returns the series in label order with their chunks. Chunks that overlap no other are returned as they
     /// are, the rest is encoded again. A damaged chunk is left out and reported; an I/O error fails the call.
     /// Samples that were merged with out-of-order ones since the snapshot are missing here and stay in the
     /// head after a drop.
     pub fn series(&self) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
-        self.series_of(|chunk_ref, min_time| self.holds(chunk_ref, min_time))
+        let is_new = |chunk_ref| self.begin.is_none_or(|begin| chunk_ref >= begin);
+        self.series_of(move |chunk_ref, min_time| is_new(chunk_ref) && self.holds(chunk_ref, min_time))
     }
 
     /// As [`WindowSnapshot::series`], plus the chunks sealed since, so that no sample from the time of the

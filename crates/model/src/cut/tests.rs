@@ -500,3 +500,19 @@ fn names_of_blocks_are_the_same_in_every_version_and_differ_by_each_part() {
     ];
     assert!(others.iter().all(|other| *other != base));
 }
+
+/// A start with notes of an earlier process: the oldest first record of a window counts.
+#[test]
+fn windows_of_an_earlier_process_hold_the_offset_to_resume_from() {
+    let mut windows = OwnedWindows::new(100);
+    windows.note_earlier('a', 1, 60);
+    windows.note_earlier('a', 1, 70);
+    windows.note_earlier_cut('b', CutWindows::new(50, vec![0, 1], 30));
+    windows.note_samples('a', 1);
+    windows.note_samples('a', 2);
+    assert_eq!(windows.open().collect::<Vec<_>>(), [(&'a', 1, 60), (&'a', 2, 100)]);
+    assert!(windows.is_open(&'a', 2) && !windows.is_open(&'b', 0));
+    assert_eq!(windows.resume(), 30);
+    windows.settle(&'b', 50);
+    assert_eq!(windows.resume(), 60);
+}

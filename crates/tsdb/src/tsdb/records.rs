@@ -124,6 +124,19 @@ impl Records<'_> {
         Ok(())
     }
 
+    /// Returns the store of a record.
+    ///
+    /// # Errors
+    /// [`ApplyRecordError::UnknownStore`].
+    pub fn store_of(&self, origin: &RecordOrigin) -> Result<StoreId, ApplyRecordError> {
+        let id = match origin.store {
+            RecordStore::Default => return Ok(StoreId::from(&origin.tenant)),
+            RecordStore::Database(id) | RecordStore::Graphite(id) => id,
+        };
+        let store = self.storage.databases().store_with_id(&origin.tenant, id);
+        store.ok_or_else(|| ApplyRecordError::UnknownStore { tenant: origin.tenant.clone(), id })
+    }
+
     fn write(
         &self,
         store: &StoreId,
@@ -149,14 +162,5 @@ impl Records<'_> {
         let (stats, _) = storage.head().delete(store, selectors, range, &DeleteProgress::default())?;
         storage.note_change(store, range);
         Ok(stats.sample_count)
-    }
-
-    fn store_of(&self, origin: &RecordOrigin) -> Result<StoreId, ApplyRecordError> {
-        let id = match origin.store {
-            RecordStore::Default => return Ok(StoreId::from(&origin.tenant)),
-            RecordStore::Database(id) | RecordStore::Graphite(id) => id,
-        };
-        let store = self.storage.databases().store_with_id(&origin.tenant, id);
-        store.ok_or_else(|| ApplyRecordError::UnknownStore { tenant: origin.tenant.clone(), id })
     }
 }

@@ -134,8 +134,25 @@ impl<'a> FlushWriter<'a> {
         let started_ns = env.clock.mono_ns();
         let blocks = self.storage.blocks().tenant_or_new(store);
         blocks.make_dir(&*env.disk)?;
-        let encoding = self.storage.block_encoding_of(store);
         let mut writer = self.begin_block(&blocks, self.storage.newest_ulid(&blocks))?;
+        self.put_series(store, &snapshot, &mut writer)?;
+        let (ulid, bytes) = (writer.ulid(), writer.size_bytes());
+        let block = writer.write(range)?;
+        let store = store.clone();
+        Ok(WrittenWindow { tenant: store, range, snapshot, blocks, ulid, bytes, block, started_ns })
+    }
+
+    /// Adds the series of `snapshot` to a block.
+    ///
+    /// # Errors
+    /// [`FlushError`].
+    pub(crate) fn put_series(
+        &self,
+        store: &StoreId,
+        snapshot: &WindowSnapshot,
+        writer: &mut BlockWriter,
+    ) -> Result<(), FlushError> {
+        let encoding = self.storage.block_encoding_of(store);
         let mut encoder = SeriesEncoder::default();
         for series in snapshot.series() {
             let WindowSeries { labels, chunks, texts, damages } = series?;
@@ -153,13 +170,10 @@ impl<'a> FlushWriter<'a> {
             if is_copied {
                 writer.add(&labels, &chunks)?;
             } else {
-                encoder.put::<FlushError>(&labels, &chunks, texts.as_ref(), &mut writer)?;
+                encoder.put::<FlushError>(&labels, &chunks, texts.as_ref(), writer)?;
             }
         }
-        let (ulid, bytes) = (writer.ulid(), writer.size_bytes());
-        let block = writer.write(range)?;
-        let store = store.clone();
-        Ok(WrittenWindow { tenant: store, range, snapshot, blocks, ulid, bytes, block, started_ns })
+        Ok(())
     }
 
     /// Begins a block with a name after `previous`, in the unit and encoding of its store.
