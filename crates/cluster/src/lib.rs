@@ -10,6 +10,7 @@ mod log;
 pub mod min_offsets;
 pub mod options;
 pub mod owner;
+pub mod verify;
 
 pub use chronolith_replicated_log::{LogError, ReplicatedLog};
 pub use log::open_log;

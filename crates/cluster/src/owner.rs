@@ -3,14 +3,18 @@
 //! Invariants: a record is applied at the position of the store, which moves with it, so a restart goes on
 //! where the store is (ADR 0138); no offset is passed over unless its record is in the bucket or the operator
 //! has accepted its loss; a record of a later version stops the owner.
-//! Not here: windows that become blocks, the log itself (`replicated_log`), HTTP (`server`).
+//! Not here: windows that become blocks (`windows`, `publish`), the log itself (`replicated_log`), HTTP
+//! (`server`).
 
+mod cutting;
 mod error;
 mod options;
+mod publish;
 mod refused;
 mod resume;
 mod status;
 mod store;
+mod windows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,25 +23,34 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_base::{Clock, Env};
 use chronolith_bucket::Store;
-use chronolith_format::record::{RecordError, decode_record};
-use chronolith_model::WriteBatch;
+use chronolith_format::record::{Cut, Record, RecordError, decode_record};
 use chronolith_model::log_position::{LogPartition, Position};
+use chronolith_model::{StoreId, WriteBatch};
 use chronolith_replicated_log::{Bounds, LogError, Record as LogRecord, ReplicatedLog};
 use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WalError, WriteError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use cutting::{CutSender, windows_of};
 pub use error::OwnerError;
 pub use options::OwnerOptions;
+use publish::{Owned, Publication};
 use refused::RefusedRecords;
 use resume::StoredResume;
+pub(crate) use resume::stored_resume;
 use status::StatusState;
-pub use status::{NotReady, OwnerStatus};
+pub use status::{CutStatus, NotReady, OwnerStatus};
 pub use store::open_store;
+pub use windows::HeldWindows;
+use windows::OwnerWindows;
 
 /// Shortest and longest pause after a failure that a repeat may end.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Shortest and longest pause between two publications.
+const PUBLICATION_PAUSE: Duration = Duration::from_secs(1);
+const PUBLICATION_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Failure of a step.
 #[derive(Debug)]
@@ -87,13 +100,16 @@ pub struct Owner {
     options: OwnerOptions,
     partition: LogPartition,
     status: StatusState,
+    windows: OwnerWindows,
+    publication: Publication,
+    cut_sender: CutSender,
     /// Memory of the samples of a record.
     batch: Mutex<WriteBatch>,
 }
 
 impl Owner {
     /// Returns the owner of the partition that the store was opened for. Its first record is the one at the
-    /// position of the store, else the one that the bucket names. Blocks the thread.
+    /// position of the store, else the record that the bucket names. Blocks the thread.
     ///
     /// # Errors
     /// [`OwnerError`]: the log cannot be read, is another one, or lacks records from there on.
@@ -119,21 +135,37 @@ impl Owner {
         if next < bounds.start && !options.accepts(&(next..bounds.start)) {
             return Err(OwnerError::Gap { partition, lost: next..bounds.start, what: String::new() });
         }
-        if records.next().is_none() {
-            records.start(next.max(bounds.start))?;
-        } else if next < bounds.start {
-            pass_over(&records, bounds.start)?;
-        }
-        Ok(Owner {
+        let windows = match records.next() {
+            Some(position) => {
+                OwnerWindows::open(&env, &tsdb.cuts(), position).map_err(OwnerError::Directory)?
+            }
+            None => {
+                let first = next.max(bounds.start);
+                let dir = tsdb.cuts().data_dir().to_owned();
+                let windows = OwnerWindows::create(&env, &dir, partition.at(first));
+                let windows = windows.map_err(OwnerError::Directory)?;
+                records.start(first)?;
+                windows
+            }
+        };
+        let owner = Owner {
+            publication: Publication::new(&bucket, &env, &handle, stored, options.clone()),
+            refused: RefusedRecords::new(bucket, env.clock.clone(), handle),
+            clock: env.clock.clone(),
+            status: StatusState::default(),
+            cut_sender: CutSender::new(log.clone(), env.clock.clone(), partition),
+            batch: Mutex::new(WriteBatch::from_labels()),
             log,
             tsdb,
-            refused: RefusedRecords::new(bucket, env.clock.clone(), handle),
-            clock: env.clock,
             options,
             partition,
-            status: StatusState::default(),
-            batch: Mutex::new(WriteBatch::from_labels()),
-        })
+            windows,
+        };
+        let position = owner.records().next().expect("an owner has a position").offset;
+        if position < bounds.start {
+            owner.pass_over(bounds.start)?;
+        }
+        Ok(owner)
     }
 
     /// Reads and applies records until `is_stopped` is set. Pauses after failures; blocks the thread, which
@@ -171,6 +203,43 @@ impl Owner {
         Ok(self.log.bounds(self.partition.number)?.end)
     }
 
+    /// Publishes cuts until `is_stopped` is set, next to [`Owner::run`] on a thread of its own: blocks of cut
+    /// windows go to the bucket, their samples leave the head later. Pauses after failures; blocks the
+    /// thread, which is none of an async runtime.
+    pub fn run_publication(&self, is_stopped: &AtomicBool) {
+        let mut pause = PUBLICATION_PAUSE;
+        while !is_stopped.load(Ordering::Acquire) {
+            pause = match self.publish() {
+                Ok(true) => continue,
+                Ok(false) => PUBLICATION_PAUSE,
+                Err(_) => (pause * 2).min(PUBLICATION_PAUSE_MAX),
+            };
+            self.clock.sleep(pause);
+        }
+    }
+
+    /// Publishes the oldest cut of each store once, and drops samples that may leave. Returns true if it has
+    /// published something, so that there may be more.
+    ///
+    /// # Errors
+    /// The last failure, which is logged and in the status as well; a later call repeats the work.
+    pub fn publish(&self) -> Result<bool, String> {
+        let owned = Owned { windows: &self.windows, tsdb: &self.tsdb, status: &self.status };
+        let next = self.records().next().expect("an owner has a position");
+        let published = self.publication.step(owned, next);
+        if let Err(why) = &published {
+            tracing::warn!(partition = %self.partition, why, "publishing cuts failed, it is tried again");
+        }
+        self.status.set_publication_fault(published.as_ref().err().cloned());
+        published
+    }
+
+    /// Returns the cuts of a store whose samples are in the head although a block may have them.
+    #[must_use]
+    pub fn held_windows(&self, store: &StoreId) -> Vec<HeldWindows> {
+        self.windows.held_of(store)
+    }
+
     /// Returns the state of the owner.
     #[must_use]
     pub fn status(&self) -> OwnerStatus {
@@ -204,14 +273,16 @@ impl Owner {
         let next = records.next().expect("an owner has a position").offset;
         let read = match self.log.read(self.partition.number, next, self.options.read) {
             Ok(read) => read,
-            Err(error) => return self.after_failed_read(&records, next, error),
+            Err(error) => return self.after_failed_read(next, error),
         };
         let mut timestamp_ms = None;
         for record in &read {
             self.take(&records, record)?;
             timestamp_ms = Some(record.timestamp_ms);
         }
-        self.note_lag(&records, timestamp_ms)
+        self.note_lag(&records, timestamp_ms)?;
+        self.send_cut_if_due();
+        Ok(())
     }
 
     /// Publishes the lag after records were applied, the last of them written at `timestamp_ms`.
@@ -227,7 +298,7 @@ impl Owner {
         Ok(())
     }
 
-    fn after_failed_read(&self, records: &Records<'_>, next: u64, error: LogError) -> Result<(), StepError> {
+    fn after_failed_read(&self, next: u64, error: LogError) -> Result<(), StepError> {
         let partition = self.partition;
         let (lost, what) = match error {
             LogError::Damaged { lost, what, .. } => (next..lost.end, what),
@@ -245,7 +316,7 @@ impl Owner {
         if !self.options.accepts(&lost) {
             return Err(OwnerError::Gap { partition, lost, what }.into());
         }
-        pass_over(records, lost.end)?;
+        self.pass_over(lost.end)?;
         tracing::error!(%partition, from = lost.start, to = lost.end, "skipped lost records, as accepted");
         Ok(())
     }
@@ -261,16 +332,17 @@ impl Owner {
             }
             Err(error) => return self.keep_aside(records, *offset, value, &error.to_string()),
         };
-        let applied = match records.apply(*offset, &record, &batch) {
+        let applied = match self.prepare_and_apply(records, *offset, &record, &batch)? {
             // Another process may have created it since databases were read.
             Err(ApplyRecordError::UnknownStore { tenant, .. }) => {
                 self.tsdb.databases().read_again(&tenant).map_err(retry)?;
-                records.apply(*offset, &record, &batch)
+                self.prepare_and_apply(records, *offset, &record, &batch)?
             }
             applied => applied,
         };
         match applied {
             Ok(effect) => {
+                self.windows.end_record(*offset);
                 let outcome = match effect {
                     RecordEffect::Written(outcome) => Some(outcome),
                     RecordEffect::Deleted(_) | RecordEffect::None => None,
@@ -281,6 +353,39 @@ impl Owner {
             Err(ApplyRecordError::Write(error)) if !error.never_fits() => Err(error.into()),
             Err(error) => self.keep_aside(records, *offset, value, &error.to_string()),
         }
+    }
+
+    /// Notes the windows of a record, or takes the windows of a cut, before it is applied.
+    fn prepare(
+        &self,
+        records: &Records<'_>,
+        offset: u64,
+        record: &Record,
+        batch: &WriteBatch,
+    ) -> Result<Result<(), ApplyRecordError>, StepError> {
+        match record {
+            Record::Samples { origin, .. } => {
+                let store = match records.store_of(origin) {
+                    Ok(store) => store,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let log_ms = self.status.log_time_ms().unwrap_or(origin.arrival_ms);
+                let position = self.partition.at(offset);
+                self.windows.note_samples(&store, &batch.times, position, log_ms).map_err(retry)?;
+            }
+            Record::Delete { origin, .. } => {
+                let held = records.store_of(origin).ok().and_then(|store| self.windows.oldest_held(&store));
+                if let Some(cut) = held {
+                    // The deletion would change samples that were cut, in some owners and not in others.
+                    return Err(retry(format!(
+                        "a deletion at offset {offset} waits until the samples of the cut at {cut} have left"
+                    )));
+                }
+            }
+            Record::Cut(cut) => self.cut_windows(offset, cut).map_err(retry)?,
+            Record::Tick { .. } => {}
+        }
+        Ok(Ok(()))
     }
 
     /// Keeps a record that cannot be applied in the bucket, and moves the position after it.
@@ -300,6 +405,35 @@ impl Owner {
         tracing::error!(partition = %self.partition, offset, why, "record not applied, its bytes are in the bucket");
         self.status.note_refused(offset);
         records.skip(offset)?;
+        self.windows.end_record(offset);
+        Ok(())
+    }
+
+    /// Moves the position to `next`, before which no record is left.
+    fn pass_over(&self, next: u64) -> Result<(), WriteError> {
+        // A position is after a record.
+        let Some(last) = next.checked_sub(1) else { return Ok(()) };
+        self.records().skip(last)?;
+        self.windows.end_record(last);
+        Ok(())
+    }
+
+    /// Appends a cut if a window is due. An owner that reads old records finds the cuts of that time in the
+    /// log.
+    fn send_cut_if_due(&self) {
+        if let Some(log_ms) = self.status.log_time_ms()
+            && self.status.is_near_end(self.options.ready_lag)
+        {
+            self.cut_sender.send_if_due(&self.windows, log_ms, self.tsdb.cuts().delay_ms());
+        }
+    }
+
+    /// Takes the windows of a cut, before its record is applied.
+    fn cut_windows(&self, offset: u64, cut: &Cut) -> Result<(), String> {
+        let cuts = self.tsdb.cuts();
+        let time_ms = self.status.log_time_ms().unwrap_or(cut.arrival_ms);
+        self.windows.cut(&cuts, self.partition.at(offset), time_ms, windows_of(cut, &cuts))?;
+        self.cut_sender.note_applied(cut.before_ms);
         Ok(())
     }
 
@@ -320,12 +454,6 @@ fn resume_offset(
         Some(other) if options.accepts(&(other.offset..other.offset + 1)) => Ok(0),
         Some(other) => Err(OwnerError::TopicMadeAgain { stored: other, found: partition.topic }),
     }
-}
-
-/// Moves the position to `next`, before which no record is left.
-fn pass_over(records: &Records<'_>, next: u64) -> Result<(), WriteError> {
-    // A position is after a record.
-    next.checked_sub(1).map_or(Ok(()), |last| records.skip(last))
 }
 
 fn retry(error: impl ToString) -> StepError {

@@ -31,6 +31,9 @@ pub enum OwnerError {
     /// The bucket does not say where to begin, and the directory has no position.
     #[error("the offset to resume from is not known: {0}")]
     Bucket(#[from] BucketError),
+    /// The directory cannot be gone on with; [`super::open_store`] empties it.
+    #[error("the directory cannot be gone on with: {0}")]
+    Directory(String),
     /// The bucket has an offset of another topic, and the directory has no position.
     #[error(
         "the log is topic {found}, and the bucket names offset {} of {}, from which on records are in no block; \

@@ -12,6 +12,8 @@ use crate::options::READY_LAG;
 const READ_BYTES_MAX: usize = 8 << 20;
 /// Longest wait for a record; bounds the time until an owner stops.
 const READ_WAIT: Duration = Duration::from_millis(200);
+/// Twice the default of `bucket.poll`.
+const SEAM: Duration = Duration::from_secs(60);
 /// Refused records after which an owner stops.
 const REFUSED_MAX: u64 = 1000;
 
@@ -26,6 +28,9 @@ pub struct OwnerOptions {
     pub source: fn(u8) -> Option<LabelSource>,
     /// Limits of one read of the log.
     pub read: ReadLimits,
+    /// Time for which the head keeps the samples of a cut after the catalogue has their blocks: twice the
+    /// time between two polls of the catalogue by its readers.
+    pub seam: Duration,
     /// Refused records since the start; the owner stops at the next one.
     pub refused_max: u64,
 }
@@ -39,6 +44,7 @@ impl OwnerOptions {
             accepted_gap: None,
             source,
             read: ReadLimits { bytes_max: READ_BYTES_MAX, wait: READ_WAIT },
+            seam: SEAM,
             refused_max: REFUSED_MAX,
         }
     }

@@ -27,6 +27,19 @@ pub(super) struct StoredResume {
     handle: Handle,
 }
 
+/// Returns the stored position of a partition, as [`StoredResume::read`].
+///
+/// # Errors
+/// As other requests.
+pub(crate) fn stored_resume(
+    bucket: &Arc<Store>,
+    env: &Env,
+    handle: &Handle,
+    partition: LogPartition,
+) -> Result<Option<Position>, BucketError> {
+    StoredResume::new(bucket.clone(), env, handle.clone(), partition).read()
+}
+
 /// Result of storing an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {
@@ -42,6 +55,10 @@ impl StoredResume {
         let names = ResumeSnapshot::names_of(partition.number);
         let snapshots = Snapshots::of_series(store, env, names);
         StoredResume { snapshots, partition, clock: env.clock.clone(), handle }
+    }
+
+    pub(super) fn partition(&self) -> LogPartition {
+        self.partition
     }
 
     /// Returns the stored position, which may be one of another topic; `None` if no owner has stored one.

@@ -7,6 +7,8 @@ use chronolith_model::WriteOutcome;
 use chronolith_replicated_log::Bounds;
 use parking_lot::Mutex;
 
+use super::windows::WindowCounts;
+
 /// Time by which the clock of a gateway may be ahead of the log's; a record further ahead does not move the
 /// time of the partition.
 const CLOCK_AHEAD_MS_MAX: i64 = 600_000;
@@ -37,6 +39,23 @@ pub struct OwnerStatus {
     /// Records whose arrival time is far ahead of the log's time.
     pub ahead_count: u64,
     /// Reason why the owner waits or has stopped.
+    pub fault: Option<String>,
+    /// Windows and their publication.
+    pub cuts: CutStatus,
+}
+
+/// Windows of an owner and their publication.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CutStatus {
+    /// Windows with samples that were not cut.
+    pub open_window_count: usize,
+    /// Cuts whose samples are in the head, published or not.
+    pub held_cut_count: usize,
+    /// Oldest record with a sample in no live block, as this owner knows; `None` before the first look.
+    pub resume: Option<u64>,
+    /// Blocks that this owner has published since the start.
+    pub published_block_count: u64,
+    /// Reason why the last publication failed; reads and writes go on.
     pub fault: Option<String>,
 }
 
@@ -100,6 +119,34 @@ impl StatusState {
             status.accepted_count += outcome.accepted_count;
             status.rejected_count += outcome.rejected_count();
         }
+    }
+
+    /// Time of the partition.
+    pub(super) fn log_time_ms(&self) -> Option<i64> {
+        self.0.lock().log_time_ms
+    }
+
+    /// Returns true if the lag is below `ready_lag`.
+    pub(super) fn is_near_end(&self, ready_lag: Duration) -> bool {
+        let status = self.0.lock();
+        status.next_offset.is_some() && u128::from(status.lag_ms.unsigned_abs()) < ready_lag.as_millis()
+    }
+
+    pub(super) fn note_windows(&self, counts: WindowCounts) {
+        let mut status = self.0.lock();
+        let CutStatus { published_block_count, ref mut fault, .. } = status.cuts;
+        let WindowCounts { open_window_count, held_cut_count, resume } = counts;
+        let fault = fault.take();
+        let resume = Some(resume);
+        status.cuts = CutStatus { open_window_count, held_cut_count, resume, published_block_count, fault };
+    }
+
+    pub(super) fn note_published(&self, block_count: usize) {
+        self.0.lock().cuts.published_block_count += block_count as u64;
+    }
+
+    pub(super) fn set_publication_fault(&self, fault: Option<String>) {
+        self.0.lock().cuts.fault = fault;
     }
 
     pub(super) fn note_refused(&self, offset: u64) {

@@ -1,6 +1,8 @@
 //! Owners over a simulated log: stopped after every step, cut off from the log, with records that cannot be
 //! applied, and with logs that have lost records.
 
+mod cuts;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -25,6 +27,7 @@ use chronolith_tsdb::{ReplayProgress, SyncMode, TsdbOptions};
 use tokio::runtime::Runtime;
 
 use super::*;
+use crate::verify::{Verification, VerifyError, VerifyParts, verify_partition};
 
 const START_MS: i64 = 1_795_132_800_000;
 const P0: PartitionId = PartitionId(0);
@@ -40,6 +43,8 @@ struct TestEnv {
     bucket: Arc<MemoryBucket>,
     client: Arc<FaultStore>,
     options: OwnerOptions,
+    /// Flush delay of the store.
+    delay_ms: i64,
 }
 
 impl TestEnv {
@@ -49,7 +54,16 @@ impl TestEnv {
         let topic = SimTopic::new(clock.clone(), options);
         let options = OwnerOptions::new(sent_keys);
         let bucket = Arc::new(MemoryBucket::new());
-        TestEnv { env, clock, disk, topic, client: bucket.connect(seed), bucket, options }
+        TestEnv {
+            env,
+            clock,
+            disk,
+            topic,
+            client: bucket.connect(seed),
+            bucket,
+            options,
+            delay_ms: 3_600_000,
+        }
     }
 
     /// Another machine with the same topic.
@@ -65,6 +79,7 @@ impl TestEnv {
             client: bucket.connect(seed),
             bucket,
             options: self.options.clone(),
+            delay_ms: self.delay_ms,
         }
     }
 
@@ -105,15 +120,21 @@ impl TestEnv {
     }
 
     fn store(&self) -> Arc<Tsdb> {
+        let (tsdb, discarded) = self.try_store();
+        assert_eq!(discarded, None, "no stop makes a directory unusable");
+        tsdb
+    }
+
+    /// Opens the store; returns the reason why its directory was made empty as well.
+    fn try_store(&self) -> (Arc<Tsdb>, Option<String>) {
         let mut options = TsdbOptions::new(PathBuf::from("/data"));
         options.wal.segment_bytes = 32 << 10;
         options.sync = SyncMode::Interval(1000);
         options.limits.default.retention_ms = 0;
         options.wal.log = Some(LogPartition { topic: self.connect().identity(), number: P0 });
         let progress = Arc::new(ReplayProgress::default());
-        let (tsdb, discarded) = open_store(&self.env, &options, &progress, None).expect("opens");
-        assert_eq!(discarded, None, "no stop makes a directory unusable");
-        tsdb
+        options.flush.delay_ms = self.delay_ms;
+        open_store(&self.env, &options, &progress, None).expect("opens")
     }
 
     fn try_owner(&self, tsdb: &Arc<Tsdb>) -> Result<Owner, OwnerError> {
@@ -144,25 +165,55 @@ impl TestEnv {
     }
 
     /// All samples, by series.
-    fn content(&self, tsdb: &Tsdb) -> BTreeMap<String, Vec<(i64, u64)>> {
-        let ctx = ReadContext::unlimited(self.env.clock.clone());
-        let mut all = BTreeMap::new();
-        for name in (0..SERIES).map(|number| format!("s{number}")) {
-            let matchers = [Matcher::equal("__name__", &name)];
-            let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-            let source = tsdb.reader().queryable(&TenantId::anonymous());
-            let mut batches = source.select(&selector, &ctx).expect("selects");
-            let mut series = Vec::new();
-            while batches.next_batch(&mut series).expect("a batch") {}
-            for one in &series {
-                let mut columns = Columns::default();
-                one.samples.read(TimeRange::ALL, &mut columns).expect("reads");
-                let values = columns.values.into_iter().map(f64::to_bits);
-                all.insert(name.clone(), columns.times.into_iter().zip(values).collect());
+    fn content(&self, tsdb: &Tsdb) -> Content {
+        read_all(&*tsdb.reader().queryable(&TenantId::anonymous()), self)
+    }
+
+    fn verify(&self) -> Verification {
+        let handle = RUNTIME.handle().clone();
+        let parts = VerifyParts {
+            log: Arc::new(self.connect()),
+            bucket: Arc::new(Store::simulated(self.bucket.connect(3), &self.env, handle.clone())),
+            handle,
+            env: self.env.clone(),
+            source: sent_keys,
+        };
+        loop {
+            match verify_partition(&parts, P0) {
+                Err(VerifyError::Log(error)) if error.is_retriable() => {}
+                done => return done.expect("reads"),
             }
         }
-        all
     }
+
+    fn stored_resume(&self) -> Option<Position> {
+        let partition = LogPartition { topic: self.connect().identity(), number: P0 };
+        let handle = RUNTIME.handle().clone();
+        let store = Arc::new(Store::simulated(self.bucket.connect(2), &self.env, handle.clone()));
+        StoredResume::new(store, &self.env, handle, partition).read().expect("reads")
+    }
+}
+
+/// Samples by series and time.
+type Content = BTreeMap<String, BTreeMap<i64, u64>>;
+
+fn read_all(source: &dyn Queryable, test_env: &TestEnv) -> Content {
+    let ctx = ReadContext::unlimited(test_env.env.clock.clone());
+    let mut all = Content::new();
+    for name in (0..SERIES).map(|number| format!("s{number}")) {
+        let matchers = [Matcher::equal("__name__", &name)];
+        let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+        let mut batches = source.select(&selector, &ctx).expect("selects");
+        let mut series = Vec::new();
+        while batches.next_batch(&mut series).expect("a batch") {}
+        for one in &series {
+            let mut columns = Columns::default();
+            one.samples.read(TimeRange::ALL, &mut columns).expect("reads");
+            let values = columns.values.into_iter().map(f64::to_bits);
+            all.insert(name.clone(), columns.times.into_iter().zip(values).collect());
+        }
+    }
+    all
 }
 
 /// A record with some samples that arrived at `arrival_ms`.
@@ -174,6 +225,12 @@ fn samples(rng: &Rng, arrival_ms: i64) -> Vec<u8> {
         let value = rng.below(1000) as f64;
         batch.push_labels(&Labels::from_pairs([("__name__", &*name)]), &[(time, value)]);
     }
+    let duplicates = if rng.below(2) == 0 { DuplicatePolicy::KeepFirst } else { DuplicatePolicy::LastWins };
+    encode_samples(&batch, arrival_ms, duplicates)
+}
+
+/// A record with the samples of a batch.
+fn encode_samples(batch: &WriteBatch, arrival_ms: i64, duplicates: DuplicatePolicy) -> Vec<u8> {
     let series: Vec<u32> = (0..batch.series.len() as u32).collect();
     let part = BatchPart { series: &series, exemplars: &[], metadata: &[] };
     let request = RecordOrigin {
@@ -182,10 +239,9 @@ fn samples(rng: &Rng, arrival_ms: i64) -> Vec<u8> {
         request_id: String::new(),
         arrival_ms,
     };
-    let duplicates = if rng.below(2) == 0 { DuplicatePolicy::KeepFirst } else { DuplicatePolicy::LastWins };
     let mut records = Vec::new();
     RecordEncoder::default()
-        .encode(SampleOrigin { request: &request, duplicates }, &batch, part, |bytes| {
+        .encode(SampleOrigin { request: &request, duplicates }, batch, part, |bytes| {
             records.push(bytes.to_vec());
         })
         .expect("small");
@@ -380,7 +436,7 @@ fn an_empty_directory_begins_at_the_offset_that_the_bucket_names() {
     assert_eq!(owner.status().applied_count, 2);
 }
 
-/// Offsets of the other topic say nothing about the one that there is.
+/// Offsets of one topic say nothing about another one.
 #[test]
 fn an_offset_of_a_topic_that_was_made_again_is_named_and_accepted() {
     let mut test_env = TestEnv::new(8, SimFaults::default());
