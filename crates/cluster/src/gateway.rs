@@ -8,7 +8,6 @@
 mod checked_keys;
 mod error;
 mod graphite_stores;
-mod partition_maps;
 mod pending;
 mod records;
 mod ticks;
@@ -28,17 +27,17 @@ use chronolith_tsdb::{IngestionRates, LimitsTable, RequestSize, limits_of_polici
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
-pub use self::error::{GatewayError, GatewayFault, RefreshError};
+pub use self::error::{GatewayError, GatewayFault};
 pub use self::pending::{Acknowledged, LogOffsets, PendingRecords};
 pub use chronolith_format::record::RecordStore;
 
 use self::checked_keys::CheckedKeys;
 use self::graphite_stores::GraphiteStores;
-use self::partition_maps::PartitionMaps;
 use self::records::{Records, Scratch};
 use self::ticks::Ticks;
 use crate::folder::CLUSTER_FOLDER;
 use crate::options::GatewayOptions;
+use crate::partition_maps::{PartitionMaps, RefreshError};
 
 /// Buffers that are kept for the next batches, and series of a batch after which they are.
 const SCRATCH_COUNT_MAX: usize = 16;

@@ -4,9 +4,7 @@
 //! Not here: status codes and texts of protocols.
 
 use chronolith_base::BudgetExceeded;
-use chronolith_bucket::BucketError;
 use chronolith_format::record::RecordTooLarge;
-use chronolith_model::partition::PartitionMapError;
 use chronolith_replicated_log::LogError;
 use chronolith_tsdb::WriteError;
 
@@ -87,27 +85,5 @@ impl GatewayError {
             | GatewayError::NotReady(_)
             | GatewayError::Log { .. } => GatewayFault::Retry,
         }
-    }
-}
-
-/// The log or the partition map could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum RefreshError {
-    /// The log.
-    #[error("the log cannot be reached: {0}")]
-    Log(LogError),
-    /// The bucket.
-    #[error("reading the partition map: {0}")]
-    Bucket(#[from] BucketError),
-    /// The map cannot have the partitions of the log.
-    #[error("the partition map: {0}")]
-    Map(#[from] PartitionMapError),
-}
-
-impl RefreshError {
-    /// Returns true if only an operator can repair it: the newest map is damaged.
-    #[must_use]
-    pub fn is_damage(&self) -> bool {
-        matches!(self, RefreshError::Bucket(BucketError::Corrupt { .. }))
     }
 }

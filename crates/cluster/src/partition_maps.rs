@@ -1,6 +1,6 @@
-//! Partition map of a gateway: the newest snapshot in the bucket.
+//! Partition map of a gateway or query node: the newest snapshot in the bucket.
 //!
-//! Invariants: the first process creates the map, by create-if-absent; a map in use is only replaced by a
+//! Invariants: the first gateway creates the map, by create-if-absent; a map in use is only replaced by a
 //! later one, and stays in use while the bucket does not answer.
 //! Not here: changes of the map by operators, choice of a partition (`model::partition`).
 
@@ -10,20 +10,42 @@ use std::time::Duration;
 
 use chronolith_base::{Clock, Env};
 use chronolith_bucket::snapshots::{Change, Latest, Snapshots};
-use chronolith_bucket::{Purpose, RequestContext, Store};
+use chronolith_bucket::{BucketError, Purpose, RequestContext, Store};
 use chronolith_format::bucket::partitions::PartitionsSnapshot;
 use chronolith_model::partition::{PARTITIONS_MAX, PartitionChange, PartitionMapError};
+use chronolith_replicated_log::LogError;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
-use super::error::RefreshError;
 use crate::folder::cluster_folder;
 
 /// Longest time of one read, or of the creation of the map.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The log or the partition map could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RefreshError {
+    /// The log.
+    #[error("the log cannot be reached: {0}")]
+    Log(LogError),
+    /// The bucket.
+    #[error("reading the partition map: {0}")]
+    Bucket(#[from] BucketError),
+    /// The map cannot have the partitions of the log.
+    #[error("the partition map: {0}")]
+    Map(#[from] PartitionMapError),
+}
+
+impl RefreshError {
+    /// Returns true if only an operator can repair it: the newest map is damaged.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, RefreshError::Bucket(BucketError::Corrupt { .. }))
+    }
+}
+
 /// The newest map.
-pub(super) struct PartitionMaps {
+pub struct PartitionMaps {
     snapshots: Snapshots<PartitionsSnapshot>,
     clock: Arc<dyn Clock>,
     handle: Handle,
@@ -35,7 +57,8 @@ pub(super) struct PartitionMaps {
 
 impl PartitionMaps {
     /// No map yet. Sends no request.
-    pub(super) fn new(store: Arc<Store>, env: &Env, handle: Handle) -> PartitionMaps {
+    #[must_use]
+    pub fn new(store: Arc<Store>, env: &Env, handle: Handle) -> PartitionMaps {
         PartitionMaps {
             snapshots: Snapshots::of_kind(store, env),
             clock: env.clock.clone(),
@@ -47,19 +70,23 @@ impl PartitionMaps {
     }
 
     /// Returns the map in use.
-    pub(super) fn current(&self) -> Option<Arc<PartitionsSnapshot>> {
+    #[must_use]
+    pub fn current(&self) -> Option<Arc<PartitionsSnapshot>> {
         self.latest.read().as_ref().map(|latest| latest.snapshot.clone())
     }
 
     /// Returns the reason why there is no map.
-    pub(super) fn missing_text(&self) -> String {
+    #[must_use]
+    pub fn missing_text(&self) -> String {
         match self.fault.lock().as_ref() {
             Some(why) => format!("the partition map has not been read: {why}"),
             None => "the partition map has not been read yet".to_owned(),
         }
     }
 
-    pub(super) fn failure_count(&self) -> u64 {
+    /// Reads that failed since the start.
+    #[must_use]
+    pub fn failure_count(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
@@ -68,7 +95,7 @@ impl PartitionMaps {
     ///
     /// # Errors
     /// [`RefreshError`]: the map before it stays in use.
-    pub(super) fn refresh(&self, partition_count: Option<u32>) -> Result<(), RefreshError> {
+    pub fn refresh(&self, partition_count: Option<u32>) -> Result<(), RefreshError> {
         let read = self.handle.block_on(self.read(partition_count));
         *self.fault.lock() = read.as_ref().err().map(ToString::to_string);
         match read {

@@ -1,0 +1,120 @@
+//! Partitions that a query asks, each with its owners.
+//!
+//! Invariants: the partitions are all that accept writes, that did so less than [`DRAINED_TIME`] ago, and
+//! that a node reports: a query asks all of them, whatever number of partitions its tenant has at the moment.
+//! Their order is the map's: of samples with one timestamp the first partition's is read.
+//! Not here: connections, which the server makes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_base::Clock;
+use chronolith_model::QueryError;
+use chronolith_model::log_position::PartitionId;
+use chronolith_model::partition::PartitionMap;
+use chronolith_tsdb::{PeerList, PeerTransport};
+
+use super::directory::OwnerDirectory;
+use super::node::OwnersOfPartition;
+use crate::partition_maps::PartitionMaps;
+
+/// Time after its last write in which a partition may have samples that are in no block: windows of two hours
+/// are cut within an hour after their end.
+const DRAINED_TIME: Duration = Duration::from_secs(12 * 3600);
+
+/// Maker of connections to the owners of a partition.
+pub trait ConnectOwners: Send + Sync {
+    /// Returns a transport to `owners`; calls of one without ready owners fail.
+    fn connect(&self, owners: OwnersOfPartition) -> Arc<dyn PeerTransport>;
+}
+
+/// Owners of all partitions, for queries.
+pub struct QueryPeers {
+    directory: Arc<OwnerDirectory>,
+    maps: Arc<PartitionMaps>,
+    connect: Arc<dyn ConnectOwners>,
+    clock: Arc<dyn Clock>,
+}
+
+impl QueryPeers {
+    /// Owners of `directory` for the partitions of `maps`.
+    #[must_use]
+    pub fn new(
+        directory: Arc<OwnerDirectory>,
+        maps: Arc<PartitionMaps>,
+        connect: Arc<dyn ConnectOwners>,
+        clock: Arc<dyn Clock>,
+    ) -> QueryPeers {
+        QueryPeers { directory, maps, connect, clock }
+    }
+
+    /// Returns the reason why no query can be answered, if there is one: a load balancer sends nothing here.
+    /// A partition without a ready owner is none, since queries may do without it.
+    #[must_use]
+    pub fn unready_reason(&self) -> Option<String> {
+        if self.maps.current().is_none() {
+            return Some(self.maps.missing_text());
+        }
+        if self.directory.lookup_age_ms().is_none() {
+            let why = self.directory.lookup_fault();
+            return Some(format!("owners were not looked up: {}", why.as_deref().unwrap_or("not begun")));
+        }
+        self.check_topics().err().map(|error| error.to_string())
+    }
+
+    /// Returns the partitions that queries ask; none without a partition map.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<PartitionId> {
+        let Some(snapshot) = self.maps.current() else { return Vec::new() };
+        let mut partitions = partitions_at(&snapshot.map, self.clock.now_ms());
+        let others = self.directory.partitions().into_iter().filter(|own| !partitions.contains(own));
+        let others: Vec<PartitionId> = others.collect();
+        partitions.extend(others);
+        partitions
+    }
+
+    /// Returns the partitions of [`QueryPeers::partitions`] without a ready owner.
+    #[must_use]
+    pub fn unavailable(&self) -> Vec<PartitionId> {
+        let mut partitions = self.partitions();
+        partitions.retain(|partition| self.directory.owners_of(*partition).ready().is_empty());
+        partitions
+    }
+
+    /// Refuses owners of several logs: one of them would be missing in each answer, or foreign to it.
+    fn check_topics(&self) -> Result<(), QueryError> {
+        let topics = self.directory.topics();
+        if topics.len() <= 1 {
+            return Ok(());
+        }
+        let topics: Vec<String> = topics.iter().map(ToString::to_string).collect();
+        let what = format!("owners report topics {}, expected one", topics.join(" and "));
+        Err(QueryError::Unavailable { what })
+    }
+}
+
+/// Returns partitions that may have samples in no block at `now_ms`, by the time of their first change.
+fn partitions_at(map: &PartitionMap, now_ms: i64) -> Vec<PartitionId> {
+    let drained_ms = i64::try_from(DRAINED_TIME.as_millis()).unwrap_or(i64::MAX);
+    let since_ms = now_ms.saturating_sub(drained_ms);
+    let epochs = map.epochs();
+    let ended_count = epochs.iter().skip(1).take_while(|next| next.since_ms <= since_ms).count();
+    let mut partitions = Vec::new();
+    for number in epochs.iter().skip(ended_count).flat_map(|epoch| &epoch.accepting) {
+        if !partitions.contains(&PartitionId(*number)) {
+            partitions.push(PartitionId(*number));
+        }
+    }
+    partitions
+}
+
+impl PeerList for QueryPeers {
+    fn peers(&self) -> Result<Vec<Arc<dyn PeerTransport>>, QueryError> {
+        if self.maps.current().is_none() {
+            return Err(QueryError::Unavailable { what: self.maps.missing_text() });
+        }
+        self.check_topics()?;
+        let connect = |partition| self.connect.connect(self.directory.owners_of(partition));
+        Ok(self.partitions().into_iter().map(connect).collect())
+    }
+}

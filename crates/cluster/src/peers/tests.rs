@@ -1,0 +1,242 @@
+//! Addresses, lookups that fail, nodes that do not report, and the order in which owners are asked.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use chronolith_base::{Clock, Env, ManualClock};
+use chronolith_bucket::{Store, StoreConfig};
+use chronolith_model::log_position::{PartitionId, TopicId};
+use chronolith_model::{QueryError, ReadContext};
+use chronolith_tsdb::{PeerList as _, PeerStream, PeerTransport};
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+
+use super::latency::FirstByteTimes;
+use super::*;
+use crate::partition_maps::PartitionMaps;
+
+const NOW_MS: i64 = 1_795_132_800_000;
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
+
+#[track_caller]
+fn check_address(text: &str, want: Result<OwnersAddress, &str>) {
+    assert_eq!(text.parse::<OwnersAddress>(), want.map_err(str::to_owned), "{text}");
+}
+
+#[test]
+fn owners_are_a_name_a_file_or_a_list() {
+    let list = |all: &[&str]| OwnersAddress::List(all.iter().map(|one| (*one).to_owned()).collect());
+    check_address("owners.svc:9595", Ok(list(&["owners.svc:9595"])));
+    check_address("10.0.0.1:1, [::1]:2", Ok(list(&["10.0.0.1:1", "[::1]:2"])));
+    let dns = OwnersAddress::Dns { name: "owners.svc".to_owned(), port: 9595 };
+    check_address("dns://owners.svc:9595", Ok(dns));
+    check_address("file:///etc/owners", Ok(OwnersAddress::File("/etc/owners".into())));
+    let expected = "expected dns://NAME:PORT, file:///PATH, or HOST:PORT,HOST:PORT, found";
+    for text in ["dns://owners", "dns://:1", "dns://a:0", "dns://a:70000", "file://etc/owners", "file://"] {
+        check_address(text, Err(&format!("{expected} {text:?}")));
+    }
+    for (text, found) in
+        [("", ""), ("a", "a"), ("a:1,,b:2", ""), ("http://a:1", "http://a:1"), ("a:1,b", "b")]
+    {
+        check_address(text, Err(&format!("expected HOST:PORT, found {found:?}")));
+    }
+}
+
+#[test]
+fn a_file_has_an_address_per_line() {
+    let content = "# owners\n b:2 # second\n\na:1\r\nb:2\n";
+    assert_eq!(OwnersAddress::parse_file(content), Ok(vec!["a:1".to_owned(), "b:2".to_owned()]));
+    assert_eq!(OwnersAddress::parse_file(""), Ok(Vec::new()));
+    let error = OwnersAddress::parse_file("a:1\nb:2,c:3\n").expect_err("two in a line");
+    assert_eq!(error, "line 2: expected HOST:PORT, found \"b:2,c:3\"");
+}
+
+#[test]
+fn the_wait_for_a_second_owner_is_the_p99_of_recent_answers() {
+    let times = FirstByteTimes::default();
+    let ms = |ms: u64| Duration::from_millis(ms);
+    assert_eq!(times.hedge_after(), ms(500), "nothing is known yet");
+    (0..16).for_each(|_| times.record(1_000));
+    assert_eq!(times.hedge_after(), ms(10), "the shortest wait");
+    (1..=128).for_each(|at| times.record(at * 1_000_000));
+    assert_eq!(times.hedge_after(), ms(126));
+    (0..128).for_each(|_| times.record(20_000_000));
+    assert_eq!(times.hedge_after(), ms(20), "old answers are forgotten");
+}
+
+/// Answers of a lookup that a test sets.
+#[derive(Default)]
+struct Fake {
+    addresses: Mutex<Option<Vec<String>>>,
+    reports: Mutex<Vec<(String, NodeReport)>>,
+}
+
+const TOPIC: TopicId = TopicId([7; 16]);
+
+fn report(topic: TopicId, own: &[(u32, Option<&str>)]) -> NodeReport {
+    let partition = |(number, why): &(u32, Option<&str>)| PartitionReport {
+        partition: PartitionId(*number),
+        next_offset: Some(5),
+        not_ready: why.map(str::to_owned),
+    };
+    NodeReport { topic, partitions: own.iter().map(partition).collect() }
+}
+
+impl Fake {
+    fn set_addresses(&self, addresses: Option<&[&str]>) {
+        *self.addresses.lock() = addresses.map(|all| all.iter().map(|one| (*one).to_owned()).collect());
+    }
+
+    /// Sets the report of a node; `None`: the node does not answer.
+    fn set(&self, address: &str, report: Option<NodeReport>) {
+        let mut reports = self.reports.lock();
+        reports.retain(|(name, _)| name != address);
+        reports.extend(report.map(|report| (address.to_owned(), report)));
+    }
+}
+
+impl NodeLookup for Fake {
+    fn addresses(&self) -> Result<Vec<String>, String> {
+        self.addresses.lock().clone().ok_or_else(|| "no such name".to_owned())
+    }
+
+    fn reports(&self, addresses: &[String]) -> Vec<Result<NodeReport, String>> {
+        let reports = self.reports.lock();
+        let of = |address: &String| {
+            let found = reports.iter().find(|(name, _)| name == address);
+            found.map(|(_, report)| report.clone()).ok_or_else(|| "connection refused".to_owned())
+        };
+        addresses.iter().map(of).collect()
+    }
+}
+
+struct Fixture {
+    lookup: Fake,
+    directory: Arc<OwnerDirectory>,
+    clock: Arc<ManualClock>,
+    env: Env,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let (env, clock, _) = Env::fake(NOW_MS, 1);
+        let directory = Arc::new(OwnerDirectory::new(clock.clone()));
+        let lookup = Fake::default();
+        lookup.set_addresses(Some(&["a:1", "b:1", "c:1"]));
+        lookup.set("a:1", Some(report(TOPIC, &[(0, None)])));
+        lookup.set("b:1", Some(report(TOPIC, &[(0, None)])));
+        lookup.set("c:1", Some(report(TOPIC, &[(1, Some("lag of 9000 ms"))])));
+        let fixture = Fixture { lookup, directory, clock, env };
+        fixture.refresh();
+        fixture
+    }
+
+    fn refresh(&self) {
+        self.directory.refresh(&self.lookup);
+    }
+
+    /// Addresses of the ready owners of a partition, in their order.
+    fn ready(&self, partition: u32) -> Vec<String> {
+        let owners = self.directory.owners_of(PartitionId(partition));
+        owners.ready().iter().map(|node| node.address().to_owned()).collect()
+    }
+
+    fn why_none(&self, partition: u32) -> String {
+        self.directory.owners_of(PartitionId(partition)).why_none()
+    }
+}
+
+#[test]
+fn ready_owners_are_asked_and_others_are_reasons() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.ready(0), ["a:1", "b:1"]);
+    assert_eq!(fixture.directory.owners_of(PartitionId(0)).name(), "a:1 or b:1 (partition 0)");
+    assert!(fixture.ready(1).is_empty());
+    assert_eq!(fixture.why_none(1), "no owner is ready: c:1: lag of 9000 ms");
+    assert_eq!(fixture.directory.owners_of(PartitionId(1)).name(), "of partition 1");
+    assert_eq!(fixture.why_none(2), "no owner of the partition is known");
+    // A call to the first one has failed: until it reports, the other one is asked first.
+    fixture.directory.owners_of(PartitionId(0)).ready()[0].note_failure();
+    assert_eq!(fixture.ready(0), ["b:1", "a:1"]);
+    fixture.refresh();
+    assert_eq!(fixture.ready(0), ["a:1", "b:1"]);
+}
+
+/// Covers an outage of DNS, or of the requests for reports alone: queries go on with the last answers.
+#[test]
+fn the_last_good_answers_stay_in_use_for_a_time() {
+    let fixture = Fixture::new();
+    fixture.lookup.set_addresses(None);
+    fixture.lookup.set("a:1", None);
+    fixture.clock.advance(Duration::from_secs(5));
+    fixture.refresh();
+    assert_eq!(fixture.ready(0), ["b:1", "a:1"], "a node that does not report is asked last");
+    assert_eq!(fixture.directory.lookup_age_ms(), Some(5000));
+    assert_eq!(fixture.directory.lookup_fault().as_deref(), Some("no such name"));
+    let status = &fixture.directory.nodes()[0];
+    assert_eq!((status.address.as_str(), status.report_age_ms), ("a:1", Some(5000)));
+    assert_eq!(status.fault.as_deref(), Some("connection refused"));
+    fixture.clock.advance(Duration::from_secs(56));
+    fixture.refresh();
+    assert_eq!(fixture.ready(0), ["b:1"], "a report of a minute ago says nothing");
+    fixture.lookup.set("b:1", None);
+    fixture.clock.advance(Duration::from_secs(61));
+    fixture.refresh();
+    let why = "no owner is ready: a:1: connection refused; b:1: connection refused; looking up owners: no such name";
+    assert_eq!(fixture.why_none(0), why);
+    assert!(fixture.directory.partitions() == [PartitionId(1)]);
+    // A node that left the addresses is forgotten.
+    fixture.lookup.set_addresses(Some(&["b:1"]));
+    fixture.lookup.set("b:1", Some(report(TOPIC, &[(0, None)])));
+    fixture.refresh();
+    assert_eq!(fixture.directory.nodes().len(), 1);
+    assert_eq!((fixture.ready(0), fixture.directory.lookup_fault()), (vec!["b:1".to_owned()], None));
+}
+
+/// Transport that has a name alone.
+struct Named(String);
+
+impl PeerTransport for Named {
+    fn node(&self) -> &str {
+        &self.0
+    }
+
+    fn send(&self, _: Vec<u8>, _: &ReadContext) -> Box<dyn PeerStream> {
+        unreachable!("no call is sent")
+    }
+}
+
+struct Names;
+
+impl ConnectOwners for Names {
+    fn connect(&self, owners: OwnersOfPartition) -> Arc<dyn PeerTransport> {
+        Arc::new(Named(owners.name()))
+    }
+}
+
+#[test]
+fn queries_ask_all_partitions_of_the_map_and_of_reports() {
+    let fixture = Fixture::new();
+    let store = Store::open(&StoreConfig::new("memory://"), &fixture.env, RUNTIME.handle().clone());
+    let store = Arc::new(store.expect("a bucket"));
+    let maps = Arc::new(PartitionMaps::new(store, &fixture.env, RUNTIME.handle().clone()));
+    let clock: Arc<dyn Clock> = fixture.clock.clone();
+    let peers = QueryPeers::new(fixture.directory.clone(), maps.clone(), Arc::new(Names), clock);
+    let names = || -> Result<Vec<String>, QueryError> {
+        Ok(peers.peers()?.iter().map(|peer| peer.node().to_owned()).collect())
+    };
+    let none = "the partition map has not been read yet";
+    assert_eq!(names().expect_err("no map").to_string(), none);
+    assert_eq!(peers.unready_reason().as_deref(), Some(none));
+    maps.refresh(Some(3)).expect("a map");
+    fixture.lookup.set("b:1", Some(report(TOPIC, &[(9, None)])));
+    fixture.refresh();
+    let want = ["a:1 (partition 0)", "of partition 1", "of partition 2", "b:1 (partition 9)"];
+    assert_eq!(names().expect("names"), want);
+    assert_eq!(peers.unready_reason(), None, "a partition without a ready owner fails its part alone");
+    assert_eq!(peers.unavailable(), [PartitionId(1), PartitionId(2)]);
+    fixture.lookup.set("b:1", Some(report(TopicId([8; 16]), &[(9, None)])));
+    fixture.refresh();
+    let error = names().expect_err("two topics").to_string();
+    assert!(error.starts_with("owners report topics "), "{error}");
+}
