@@ -11,6 +11,7 @@ use chronolith_base::Env;
 use chronolith_base::hash::FixedState;
 use chronolith_bucket::snapshots::SnapshotReader;
 use chronolith_bucket::{BucketError, Folder, Store};
+use chronolith_format::record::RecordStore;
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::databases::TenantCatalog;
 use chronolith_model::query::TenantSources;
@@ -20,11 +21,10 @@ use tokio::runtime::Handle;
 use crate::bucket::databases::{RemoteDatabases, store_of};
 use crate::bucket::folder_source::FolderSource;
 use crate::bucket::{Bucket, BucketOptions};
-use crate::query::bucket::TenantBucket;
 use crate::query::measurements::as_measurements;
 use crate::query::metrics::as_metrics;
+use crate::query::peer::sources::PeerSources;
 use crate::query::remote::RemoteSources;
-use crate::query::typed_bucket::TypedBucket;
 use crate::query::unit::in_milliseconds;
 
 /// Blocks in a bucket as the source of all tenants.
@@ -51,13 +51,20 @@ impl BucketSources {
     fn new(bucket: Bucket, options: &BucketOptions, env: &Env, handle: &Handle) -> BucketSources {
         let reader = SnapshotReader::of_kind(bucket.store().clone(), env.clock.clone());
         let poll = options.catalog.poll;
-        let remote = RemoteSources {
-            blocks: bucket.catalog().clone(),
-            databases: RemoteDatabases::new(reader, env.clock.clone(), handle.clone(), poll),
-            clock: env.clock.clone(),
-            separator: options.field_separator.clone(),
-        };
+        let remote = RemoteSources::new(
+            bucket.catalog().clone(),
+            RemoteDatabases::new(reader, env.clock.clone(), handle.clone(), poll),
+            env.clock.clone(),
+            options.field_separator.clone(),
+        );
         BucketSources { bucket: Arc::new(bucket), remote }
+    }
+
+    /// The same sources with the samples that other nodes have next to the blocks of each store.
+    #[must_use]
+    pub fn with_recent(self, recent: Arc<PeerSources>) -> BucketSources {
+        let BucketSources { bucket, remote } = self;
+        BucketSources { bucket, remote: remote.with_peers(recent) }
     }
 
     /// Returns the bucket, to which a store may upload its blocks.
@@ -87,7 +94,8 @@ impl BucketSources {
         catalog: &TenantCatalog,
         store: &StoreId,
     ) -> Option<Arc<dyn Queryable>> {
-        Some(Arc::new(TypedBucket(self.blocks_of(tenant, catalog, store)?)))
+        let (id, blocks) = self.blocks_of(tenant, catalog, store)?;
+        Some(self.remote.typed(tenant, id, blocks))
     }
 
     /// Returns the store of a retention policy as metrics; as [`crate::TsdbReader::as_metrics`].
@@ -98,8 +106,8 @@ impl BucketSources {
         catalog: &TenantCatalog,
         store: &StoreId,
     ) -> Option<Arc<dyn Queryable>> {
-        let source = self.blocks_of(tenant, catalog, store)?;
-        Some(as_metrics(in_milliseconds(Arc::new(TenantBucket::of_policy(source)))))
+        let (id, blocks) = self.blocks_of(tenant, catalog, store)?;
+        Some(as_metrics(in_milliseconds(self.remote.policy(tenant, id, blocks))))
     }
 
     /// Returns the default store of `tenant` as measurements; as [`crate::TsdbReader::as_measurements`].
@@ -108,7 +116,7 @@ impl BucketSources {
         as_measurements(self.remote.own(tenant))
     }
 
-    /// Returns ranges of time in which a store of `catalog` has samples.
+    /// Returns ranges of time in which a store of `catalog` has blocks.
     ///
     /// # Errors
     /// As a query that reads the list of blocks.
@@ -119,8 +127,8 @@ impl BucketSources {
         store: &StoreId,
         ctx: &ReadContext,
     ) -> Result<Vec<TimeRange>, QueryError> {
-        let Some(source) = self.blocks_of(tenant, catalog, store) else { return Ok(Vec::new()) };
-        Ok(source.blocks_in(TimeRange::ALL, ctx)?.iter().map(|block| block.range()).collect())
+        let Some((_, blocks)) = self.blocks_of(tenant, catalog, store) else { return Ok(Vec::new()) };
+        Ok(blocks.blocks_in(TimeRange::ALL, ctx)?.iter().map(|block| block.range()).collect())
     }
 
     /// Blocks of a folder, expired ones included.
@@ -148,18 +156,36 @@ impl BucketSources {
         hasher.finish().max(1)
     }
 
-    fn blocks_of(&self, tenant: &TenantId, catalog: &TenantCatalog, store: &StoreId) -> Option<FolderSource> {
+    /// Returns the id of a store, and its blocks.
+    fn blocks_of(
+        &self,
+        tenant: &TenantId,
+        catalog: &TenantCatalog,
+        store: &StoreId,
+    ) -> Option<(RecordStore, FolderSource)> {
         let (folder, policy) = store_of(tenant, catalog, store)?;
-        Some(self.remote.store(folder, policy))
+        let id = policy.bucket_id?;
+        let id = match store {
+            StoreId::Graphite { .. } => RecordStore::Graphite(id),
+            _ => RecordStore::Database(id),
+        };
+        Some((id, self.remote.store(folder, policy)))
     }
 }
 
 impl ChangeWatch for BucketSources {
     fn generation(&self, tenant: &TenantId) -> Generation {
-        Generation::Number(self.state_of(tenant))
+        // Owners do not report their changes, so that no result with their samples is cached.
+        match self.remote.has_peers() {
+            true => Generation::UNKNOWN,
+            false => Generation::Number(self.state_of(tenant)),
+        }
     }
 
     fn changed_since(&self, tenant: &TenantId, generation: &Generation) -> Changed {
+        if self.remote.has_peers() {
+            return Changed::EVERYTHING;
+        }
         // A query that waits for the first listing sees the blocks of generation 1.
         let since = generation.number();
         let is_same = since > 0 && self.state_of(tenant) == since;

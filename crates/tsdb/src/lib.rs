@@ -51,6 +51,9 @@ pub use chronolith_bucket::{BucketError, CatalogOptions, StoreConfig};
 pub use chronolith_bucket::{CacheSnapshot, FolderSummary};
 pub use chronolith_format::chunk::xor::EncodedChunk;
 pub use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
+pub use chronolith_format::select::{
+    CALL_BYTES_MAX, SelectCall, SelectError, SelectLimits, SelectView, decode_call, encode_call,
+};
 pub use chronolith_format::store_name;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, OverflowMetric, ReplayProgress, SyncMode, TenantMemory, TenantStats,

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
-use chronolith_format::select::SelectLimits;
+use chronolith_format::record::RecordStore;
+use chronolith_format::select::{SelectLimits, SelectView};
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{QueryError, Queryable, TenantId};
 
-use super::PeerSource;
 use super::transport::PeerTransport;
+use super::{PeerSource, PeerStore};
 use crate::query::deferred::DeferredSource;
 use crate::query::fanout::parts_as_one;
 
@@ -40,6 +41,25 @@ impl PeerSources {
     }
 }
 
+impl PeerSources {
+    /// Returns the series that the nodes have of a store of `tenant`.
+    pub(crate) fn source(&self, tenant: &TenantId, store: PeerStore) -> Arc<dyn Queryable> {
+        let list = self.list.clone();
+        let limits = self.limits;
+        let tenant = tenant.clone();
+        Arc::new(DeferredSource::new(move |read, _| {
+            let peers = list.peers()?;
+            let part = |peer: Arc<dyn PeerTransport>| {
+                let name = format!("node {}", peer.node());
+                let source = PeerSource::new(peer, &tenant).with_store(store).with_limits(limits);
+                let source: Arc<dyn Queryable> = Arc::new(source);
+                (name, source)
+            };
+            Ok(parts_as_one(peers.into_iter().map(part).collect(), !read.request.allows_partial))
+        }))
+    }
+}
+
 /// Other nodes do not report their changes, so that no result over them is cached.
 impl ChangeWatch for PeerSources {
     fn generation(&self, _: &TenantId) -> Generation {
@@ -53,17 +73,6 @@ impl ChangeWatch for PeerSources {
 
 impl TenantSources for PeerSources {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        let list = self.list.clone();
-        let limits = self.limits;
-        let tenant = tenant.clone();
-        Arc::new(DeferredSource::new(move |read, _| {
-            let peers = list.peers()?;
-            let part = |peer: Arc<dyn PeerTransport>| {
-                let name = format!("node {}", peer.node());
-                let source: Arc<dyn Queryable> = Arc::new(PeerSource::new(peer, &tenant).with_limits(limits));
-                (name, source)
-            };
-            Ok(parts_as_one(peers.into_iter().map(part).collect(), !read.request.allows_partial))
-        }))
+        self.source(tenant, PeerStore { store: RecordStore::Default, view: SelectView::Tenant })
     }
 }
