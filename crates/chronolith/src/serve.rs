@@ -127,6 +127,9 @@ fn with_advice(error: RunError) -> anyhow::Error {
         RunError::Bucket(_) => "see docs/bucket.md for the forms of --bucket and its settings",
         RunError::WebConfig(_) => "see docs/tls.md; `chronolith check web-config FILE` checks the file",
         RunError::Rules(_) => "see docs/rules.md for rule files and their limits",
+        RunError::NodeToken(_) => {
+            "all nodes of a cluster have the same token, for example of `openssl rand -hex 32`"
+        }
         RunError::Alerting(_) => "see docs/rules.md for what the file may have",
         RunError::Access(_) => "see docs/access.md for the form of the file",
         RunError::GraphiteRules(_) => "see docs/graphite.md for the files of rules",

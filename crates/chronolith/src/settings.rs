@@ -13,6 +13,7 @@ mod fetch_limits;
 mod file;
 mod flags;
 mod influx_names;
+mod nodes;
 mod prometheus_flags;
 mod rules;
 mod selection_limits;

@@ -26,6 +26,7 @@ mod graphite;
 mod host_check;
 mod inflate;
 pub(crate) mod influx;
+mod internal;
 mod lifecycle;
 mod login;
 mod metadata;
@@ -97,6 +98,8 @@ fn router_with(web: Arc<Web>, access: &Access) -> Router {
         Some(_) => routes.layer(middleware::from_fn_with_state(web.clone(), web_config::apply)),
         None => routes,
     };
+    // Nodes call by other hosts and paths than clients, and have a login of their own.
+    let routes = routes.merge(internal::router(&web));
     let observed = middleware::from_fn_with_state(web.clone(), observe::observe);
     let routes = routes.layer(observed).with_state(web.clone());
     // The router adds `Allow` after all of its layers, so a further layer around it has to complete it. The

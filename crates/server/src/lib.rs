@@ -15,6 +15,7 @@ pub mod limits;
 mod metrics;
 mod notifier;
 pub mod options;
+mod peers;
 mod process;
 pub mod serve;
 pub mod size;
@@ -31,8 +32,8 @@ pub use chronolith_service::options::{
 };
 pub use notifier::check_alerting_config;
 pub use options::{
-    AllowedHosts, CorsOrigin, ExternalUrl, NotifierOptions, Reload, Reloaded, RoutePrefix, ServerOptions,
-    ShownSetting,
+    AllowedHosts, CorsOrigin, ExternalUrl, NodeOptions, NotifierOptions, Reload, Reloaded, RoutePrefix,
+    ServerOptions, ShownSetting,
 };
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};

@@ -63,6 +63,12 @@ pub const MEMORY_POLL_PAUSE: Duration = Duration::from_millis(10);
 pub const FORM_BYTES_MAX: usize = 4 << 20;
 /// Body of a remote read request, as sent and unpacked; as in Prometheus.
 pub const REMOTE_READ_BYTES_MAX: usize = 32 << 20;
+/// Path of selects between nodes.
+pub const SELECT_PATH: &str = "/internal/v1/select";
+/// Path of reports of nodes.
+pub const NODE_PATH: &str = "/internal/v1/node";
+/// A call of another node up to this size is decoded on an async worker, in some microseconds.
+pub const INLINE_CALL_BYTES_MAX: usize = 4 << 10;
 /// Rule files of a backfill, in one body.
 pub const BACKFILL_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an answer to remote read that is sent as one message.

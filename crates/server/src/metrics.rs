@@ -10,6 +10,7 @@ pub(crate) mod configured_rules;
 pub(crate) mod http;
 pub(crate) mod notifier;
 pub(crate) mod rules;
+pub(crate) mod select;
 pub(crate) mod stream;
 pub(crate) mod tsdb;
 
@@ -28,5 +29,13 @@ pub(crate) struct Metrics {
     pub(crate) search: StreamMetrics,
     pub(crate) backfill: StreamMetrics,
     pub(crate) influx_query: StreamMetrics,
+    select: select::SelectMetrics,
     pub(crate) background: background::BackgroundMetrics,
+}
+
+impl Metrics {
+    /// Answers to selects of other nodes.
+    pub(crate) fn select(&self) -> &select::SelectMetrics {
+        &self.select
+    }
 }

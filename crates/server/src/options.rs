@@ -5,6 +5,7 @@
 mod address;
 mod allowed_hosts;
 mod cors_origin;
+mod nodes;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use chronolith_tsdb::{BucketOptions, LimitsTable};
 pub use self::address::{ExternalUrl, RoutePrefix};
 pub use self::allowed_hosts::AllowedHosts;
 pub use self::cors_origin::CorsOrigin;
+pub use self::nodes::NodeOptions;
 use crate::version::BuildInfo;
 
 /// Everything a server is started with.
@@ -32,6 +34,8 @@ pub struct ServerOptions {
     pub service: ServiceOptions,
     /// Notifications of alerts.
     pub notifier: NotifierOptions,
+    /// Calls between the nodes of a cluster.
+    pub nodes: NodeOptions,
     /// True if each HTTP request is logged.
     pub access_log: bool,
     /// Interval at which the server stores its own metrics; 0 = never.
@@ -52,6 +56,7 @@ impl ServerOptions {
             bucket: None,
             service: ServiceOptions::new(data_dir),
             notifier: NotifierOptions::default(),
+            nodes: NodeOptions::default(),
             access_log: false,
             self_scrape_interval_ms: 10_000,
             shown: Vec::new(),

@@ -30,6 +30,7 @@ use axum::Router;
 use chronolith_base::{Env, thread};
 use chronolith_cluster::open_log;
 use chronolith_cluster::options::Role;
+use chronolith_cluster::peers::NodeReport;
 use chronolith_rules::notifier::Alert;
 use chronolith_service::evaluation::rules::{delete_tenant as delete_rules, restore as restore_rules};
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
@@ -37,7 +38,7 @@ use chronolith_service::options::CarbonProtocol;
 use chronolith_tsdb::{Bucket, BucketOptions, BucketSources, OpenError, Tsdb, WalJobs};
 use tokio::net::UdpSocket;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -50,6 +51,7 @@ use self::stop::Stop;
 use crate::http;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_QUEUE_MAX};
 use crate::options::{Reload, ServerOptions};
+use crate::peers::QueryNode;
 use crate::web::Web;
 
 /// Pause between two rounds of background work.
@@ -92,6 +94,7 @@ impl Server {
         web.service.read_rules().map_err(RunError::GraphiteRules)?;
         web.service.access.read(&web.service.env).map_err(RunError::Access)?;
         web.read_web_config().map_err(RunError::WebConfig)?;
+        web.read_node_token().map_err(RunError::NodeToken)?;
         if let Some(tls) = web.carbon_tls() {
             tls.read(&web.service.env).map_err(RunError::WebConfig)?;
         }
@@ -251,11 +254,35 @@ impl Server {
             .map_err(RunError::Threads)?;
         let sources =
             BucketSources::open(options, &web.service.env, runtime.handle()).map_err(RunError::Bucket)?;
+        let node = open_query_node(web, &sources, runtime.handle()).map_err(RunError::NodeToken)?;
+        let sources = match &node {
+            Some(node) => sources.with_recent(Arc::new(node.sources())),
+            None => sources,
+        };
         tracing::info!(url = options.store.url, "bucket opened");
         let sources = Arc::new(sources);
         web.service.set_bucket(sources.clone());
         self.running.bucket = Some(runtime);
+        if let Some(node) = node {
+            self.spawn_owner_lookups(node)?;
+        }
         Ok(sources)
+    }
+
+    /// Looks the owners of partitions up, again and again until the stop.
+    fn spawn_owner_lookups(&mut self, node: Arc<QueryNode>) -> Result<(), RunError> {
+        let web = self.running.web.clone();
+        let stop = self.running.stop.clone();
+        let run = move || {
+            loop {
+                guarded(&web, "owner-lookup", || node.refresh());
+                if stop.wait(QueryNode::REFRESH_PAUSE) {
+                    return;
+                }
+            }
+        };
+        self.running.threads.push(thread::spawn("owner-lookup", run).map_err(RunError::Threads)?);
+        Ok(())
     }
 
     /// Reads the access file again whenever it has changed, and fetches the keys of issuers.
@@ -351,6 +378,11 @@ impl Server {
         self.running.web.notifier().send(alerts);
     }
 
+    /// Sets the report of the partitions that the process owns, which query nodes ask for. Called once.
+    pub fn set_node_report(&self, report: impl Fn() -> NodeReport + Send + Sync + 'static) {
+        self.running.web.set_node_report(Box::new(report));
+    }
+
     /// Address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -383,6 +415,22 @@ impl Server {
     pub fn stop(self) -> Result<(), RunError> {
         self.running.stop(None)
     }
+}
+
+/// Makes a query node of a server that has the addresses of owners.
+fn open_query_node(
+    web: &Web,
+    sources: &BucketSources,
+    handle: &Handle,
+) -> Result<Option<Arc<QueryNode>>, String> {
+    let options = &web.options.nodes;
+    let Some(owners) = &options.owners else { return Ok(None) };
+    let token =
+        web.node_token().ok_or("owners: expected cluster.node-token-file, with which owners are asked")?;
+    let node = QueryNode::new(owners, options, token, sources.bucket(), &web.service.env, handle)?;
+    let node = Arc::new(node);
+    web.set_query_node(node.clone());
+    Ok(Some(node))
 }
 
 /// Reads the alerting configuration, if there is one, and starts a sender for each Alertmanager.

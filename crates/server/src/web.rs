@@ -3,10 +3,11 @@
 
 mod carbon_tls;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
+use chronolith_cluster::peers::NodeReport;
 use chronolith_service::Service;
 use chronolith_service::access::jwt::providers::FetchReport;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
@@ -19,7 +20,11 @@ use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::notifier::Notifier;
 use crate::options::{Reload, ServerOptions, ShownSetting};
+use crate::peers::{NodeToken, QueryNode};
 use crate::web_config::{InUse, UsedBy, WebConfigFile};
+
+/// Maker of the report of the partitions of the process.
+pub(crate) type NodeReporter = Box<dyn Fn() -> NodeReport + Send + Sync>;
 
 /// State that handlers, background threads and metrics share.
 pub(crate) struct Web {
@@ -31,6 +36,12 @@ pub(crate) struct Web {
     notifier: Notifier,
     web_config: Option<WebConfigFile>,
     carbon_tls: Option<CarbonTls>,
+    /// Empty without `--cluster.node-token-file`.
+    node_token: OnceLock<NodeToken>,
+    /// Empty on a server that asks no owners.
+    query_node: OnceLock<Arc<QueryNode>>,
+    /// Report of the partitions of the process; empty on a server that owns none.
+    node_report: OnceLock<NodeReporter>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
     invalid_logged_ns: AtomicU64,
 }
@@ -67,6 +78,9 @@ impl Web {
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
             notifier: Notifier::new(options.notifier.clone(), env.clock.clone()),
+            node_token: OnceLock::new(),
+            query_node: OnceLock::new(),
+            node_report: OnceLock::new(),
             invalid_logged_ns: AtomicU64::new(0),
             web_config: web_config.map(|path| WebConfigFile::new(path, UsedBy::Http)),
             carbon_tls: carbon_tls.map(|path| CarbonTls::new(path, &*env.disk)),
@@ -97,6 +111,42 @@ impl Web {
             self.service.access.set_web_users(file.current().config().users());
         }
         Ok(is_changed)
+    }
+
+    /// Reads the token of the nodes, if there is one. Called once, before the first request.
+    ///
+    /// # Errors
+    /// As [`NodeToken::read`].
+    pub(crate) fn read_node_token(&self) -> Result<(), String> {
+        let Some(path) = &self.options.nodes.token_file else { return Ok(()) };
+        let token = NodeToken::read(path, &*self.service.env.disk)?;
+        self.node_token.get_or_init(|| token);
+        Ok(())
+    }
+
+    /// Token of the nodes; `None`: the server is no node of a cluster.
+    pub(crate) fn node_token(&self) -> Option<&NodeToken> {
+        self.node_token.get()
+    }
+
+    /// Sets the owners that queries ask. Called once.
+    pub(crate) fn set_query_node(&self, node: Arc<QueryNode>) {
+        self.query_node.get_or_init(|| node);
+    }
+
+    /// Owners that queries ask, on a query node.
+    pub(crate) fn query_node(&self) -> Option<&Arc<QueryNode>> {
+        self.query_node.get()
+    }
+
+    /// Sets the report of the partitions of the process. Called once.
+    pub(crate) fn set_node_report(&self, report: NodeReporter) {
+        self.node_report.get_or_init(|| report);
+    }
+
+    /// Returns the report of the partitions of the process; `None` if it owns none.
+    pub(crate) fn node_report(&self) -> Option<NodeReport> {
+        self.node_report.get().map(|report| report())
     }
 
     /// Reads the access file again if it has changed, and uses it. The outcome is logged.

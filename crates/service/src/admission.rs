@@ -67,6 +67,8 @@ const REMOTE_READ: ClassNames = ClassNames {
     requests: "remote reads",
     setting: "storage.remote.read-concurrent-limit",
 };
+const SELECT: ClassNames =
+    ClassNames { metric: "select", requests: "selects of other nodes", setting: "query.concurrency" };
 const FEDERATE: ClassNames =
     ClassNames { metric: "federate", requests: "federations", setting: "query.concurrency" };
 const CONTINUOUS: ClassNames =
@@ -101,8 +103,8 @@ pub struct Admission {
     pub rules: Class,
     /// Self-scrapes: one runs at a time.
     pub self_scrape: Class,
-    /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
-    pub federate: Class,
+    /// Answers that are streamed to other servers.
+    pub streams: StreamClasses,
     /// `/metrics` and the status of memory and storage.
     pub status: Class,
     /// The admin API and reloads.
@@ -117,6 +119,15 @@ pub struct Admission {
     pub compressors: QueryThreads,
     /// Weights of tenants, which all classes use.
     pub weights: Arc<Weights>,
+}
+
+/// Answers that are streamed to other servers.
+pub struct StreamClasses {
+    /// Answers to federation, until the client has them. Reading their samples takes a permit of queries too.
+    pub federate: Class,
+    /// Selects of other nodes, whose queries have permits there. A node that asks itself takes no permit of
+    /// queries twice.
+    pub select: Class,
 }
 
 /// Repairs and backfills of recording rules, and the memory of all rules.
@@ -176,6 +187,12 @@ impl Class {
     }
 }
 
+impl StreamClasses {
+    fn new(class: impl Fn(ClassNames) -> Class) -> StreamClasses {
+        StreamClasses { federate: class(FEDERATE), select: class(SELECT) }
+    }
+}
+
 impl Admission {
     /// Classes with the permits and the memory that the options set.
     pub fn new(options: &ServiceOptions, clock: &Arc<dyn Clock>) -> Admission {
@@ -203,12 +220,12 @@ impl Admission {
         let write = &options.write;
         let remote_read = options.remote_read.concurrency;
         let cores = thread::core_count();
-        let apply = cores + 1;
         let rule_permits = cores.max(RULE_CONCURRENCY_MIN);
         let rule_memory_max = (query.memory_total_bytes_max / 2).max(query.memory_bytes_max);
         // More queries of a tenant at once would not end sooner, and everything else would wait for their
         // time slices.
         let query_share = share(query.concurrency).min(cores.div_ceil(2));
+        let streamed = |names| class(names, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency));
         let share_of_memory = |total, request_max| memory_part(options.multitenancy, total, request_max);
         let write_request_max =
             write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
@@ -220,11 +237,11 @@ impl Admission {
                 // One is left for other tenants, whatever the weight.
                 tenant_permits: part(cores, cores),
                 tenant_uncommitted: wal_queue_part(options.multitenancy),
-                ..class(WRITE_APPLY, apply, write.concurrency, cores)
+                ..class(WRITE_APPLY, cores + 1, write.concurrency, cores)
             },
             query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
             remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
-            federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
+            streams: StreamClasses::new(streamed),
             continuous: class(CONTINUOUS, 1, 0, 1),
             rules: class(RULES, rule_permits, 0, share(rule_permits)),
             self_scrape: class(SELF_SCRAPE, 1, 0, 1),
@@ -267,18 +284,19 @@ impl Admission {
     }
 
     /// All classes, for metrics.
-    pub fn classes(&self) -> [&Class; 12] {
+    pub fn classes(&self) -> [&Class; 13] {
         [
             &self.write,
             &self.write_apply,
             &self.query,
             &self.remote_read,
+            &self.streams.select,
             &self.continuous,
             &self.rules,
             &self.rule_work.repairs,
             &self.rule_work.backfills,
             &self.self_scrape,
-            &self.federate,
+            &self.streams.federate,
             &self.status,
             &self.admin,
         ]

@@ -4,7 +4,7 @@
 
 use super::declaration::{Form, Setting};
 use super::value::{self, set};
-use super::{bucket, carbon, cluster, fetch_limits, rules, selection_limits};
+use super::{bucket, carbon, cluster, fetch_limits, nodes, rules, selection_limits};
 
 /// A group of settings with its heading.
 pub(super) struct Group {
@@ -13,7 +13,7 @@ pub(super) struct Group {
 }
 
 /// All groups, in the order of help, reference and the page of settings.
-pub(super) static GROUPS: [Group; 11] = [
+pub(super) static GROUPS: [Group; 12] = [
     Group { title: "Network", settings: NETWORK },
     Group { title: "Storage", settings: STORAGE },
     Group { title: "Limits of series and samples", settings: LIMITS },
@@ -24,6 +24,7 @@ pub(super) static GROUPS: [Group; 11] = [
     Group { title: "Graphite", settings: GRAPHITE },
     Group { title: "Bucket", settings: bucket::SETTINGS },
     Group { title: "Roles and replicated log", settings: cluster::SETTINGS },
+    Group { title: "Nodes of a cluster", settings: nodes::SETTINGS },
     Group { title: "Metrics and log", settings: LOG },
 ];
 

@@ -14,8 +14,10 @@ use super::server;
 use crate::metrics::bucket::BucketState;
 use crate::metrics::rules::RuleGroups;
 use crate::metrics::{
-    background, bucket, carbon, cluster, compression, configured_rules, http, notifier, rules, stream, tsdb,
+    background, bucket, carbon, cluster, compression, configured_rules, http, notifier, rules, select, stream,
+    tsdb,
 };
+use crate::peers::{OWNERS, PEER_CALLS};
 use crate::process;
 use crate::web::Web;
 
@@ -49,6 +51,13 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(stream::BACKFILL, &metrics.backfill, out);
     collect(stream::SEARCH, &metrics.search, out);
     collect(stream::INFLUX_QUERY, &metrics.influx_query, out);
+    if web.node_token().is_some() {
+        collect(select::SELECT, metrics.select(), out);
+    }
+    if let Some(node) = web.query_node() {
+        collect(OWNERS, &**node, out);
+        collect(PEER_CALLS, node.calls(), out);
+    }
     for table in admission::tables() {
         collect(table, &web.service.admission, out);
     }
@@ -119,6 +128,9 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(stream::BACKFILL),
         of(stream::SEARCH),
         of(stream::INFLUX_QUERY),
+        of(select::SELECT),
+        of(OWNERS),
+        of(PEER_CALLS),
         of(bucket::BUCKET),
         of(cluster::GATEWAY),
         of(cluster::OWNER),

@@ -41,7 +41,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let timeout = Duration::from_millis(timeout_ms);
     // A slow client holds this one until it has everything, and the one of queries only while samples are
     // read.
-    let streaming = web.service.admission.federate.acquire(&call.identity, 0, timeout).await?;
+    let streaming = web.service.admission.streams.federate.acquire(&call.identity, 0, timeout).await?;
     let admitted = web.service.admit(&web.service.admission.query, &call.identity, timeout_ms).await?;
     let kind = StreamKind {
         name: "federation",

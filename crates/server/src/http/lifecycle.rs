@@ -31,7 +31,8 @@ pub(super) async fn healthy(State(web): State<Arc<Web>>) -> Response<Body> {
 }
 
 pub(super) async fn ready(State(web): State<Arc<Web>>) -> Response<Body> {
-    match web.service.lifecycle.unready_reason() {
+    let of_owners = || web.query_node().and_then(|node| node.unready_reason());
+    match web.service.lifecycle.unready_reason().or_else(of_owners) {
         None => text(StatusCode::OK, "Chronolith is Ready."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Service Unavailable: {why}")),
     }

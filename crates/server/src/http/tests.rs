@@ -143,6 +143,14 @@ impl Fixture {
         Answer { status: parts.status, headers: parts.headers, text }
     }
 
+    /// As [`Fixture::send`] for an answer that is no text: its status and bytes.
+    pub(in crate::http) async fn send_for_bytes(&self, request: Request<Body>) -> (u16, Vec<u8>) {
+        let router = self.router.get_or_init(|| router(self.web.clone()));
+        let response = router.clone().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.into_body().collect().await.unwrap().to_bytes().to_vec())
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(Request::get(path).body(Body::empty()).unwrap()).await
     }
@@ -154,7 +162,7 @@ impl Fixture {
     }
 
     /// Stores one sample of each series for a tenant, at [`NOW_MS`] plus `offset_ms`.
-    fn store_series(&self, tenant: &str, offset_ms: i64, series: &[Pairs<'_>]) {
+    pub(in crate::http) fn store_series(&self, tenant: &str, offset_ms: i64, series: &[Pairs<'_>]) {
         let mut batch = WriteBatch::from_labels();
         for labels in series {
             let labels = Labels::from_pairs(labels.iter().copied());

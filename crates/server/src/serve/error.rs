@@ -31,6 +31,9 @@ pub enum RunError {
     /// The web configuration file cannot be used.
     #[error("{0}")]
     WebConfig(String),
+    /// The token or certificates of the nodes cannot be used.
+    #[error("{0}")]
+    NodeToken(String),
     /// The alerting configuration cannot be used.
     #[error("{0}")]
     Alerting(String),

@@ -51,17 +51,18 @@ macro_rules! memory_metrics {
     };
 }
 
-static CLASSES: [[Metric<Admission>; 3]; 12] = [
+static CLASSES: [[Metric<Admission>; 3]; 13] = [
     class_metrics!(write),
     class_metrics!(write_apply),
     class_metrics!(query),
     class_metrics!(remote_read),
+    class_metrics!(select in streams.select),
     class_metrics!(continuous),
     class_metrics!(rules),
     class_metrics!(rule_repairs in rule_work.repairs),
     class_metrics!(rule_backfills in rule_work.backfills),
     class_metrics!(self_scrape),
-    class_metrics!(federate),
+    class_metrics!(federate in streams.federate),
     class_metrics!(status),
     class_metrics!(admin),
 ];

@@ -342,7 +342,7 @@ async fn a_slow_client_holds_samples_and_a_few_parts() {
         assert!((used as usize) < labels + parts_max, "{used} bytes are held");
         // Printing needs no permit of queries.
         assert_eq!(server.web.service.admission.query.queue.running(), 0);
-        assert_eq!(server.web.service.admission.federate.queue.running(), 1);
+        assert_eq!(server.web.service.admission.streams.federate.queue.running(), 1);
         let mut all = first.to_vec();
         while let Some(frame) = body.frame().await {
             all.extend_from_slice(&frame.unwrap().into_data().unwrap());
@@ -364,7 +364,7 @@ async fn a_client_that_leaves_stops_the_work() {
     assert!(!body.is_end_stream());
     drop((first, body));
     let is_free = || {
-        server.web.service.admission.federate.queue.running() == 0
+        server.web.service.admission.streams.federate.queue.running() == 0
             && server.web.service.admission.query_memory.total.used_bytes() == 0
     };
     let all_free = async {

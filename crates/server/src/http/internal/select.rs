@@ -1,0 +1,96 @@
+//! Answer to a select of another node: `POST /internal/v1/select`.
+//!
+//! Invariants: a call takes a permit of its class and memory of queries of its tenant, and ends with the
+//! deadline of the caller, or when the caller is gone. An answer that cannot be completed has its failure, or
+//! ends the connection.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use chronolith_model::{QueryError, TenantId};
+use chronolith_service::access::Identity;
+use chronolith_tsdb::{AnswerEnd, CALL_BYTES_MAX, SelectCall, SelectError, decode_call, send_answer};
+
+use crate::http::body;
+use crate::http::dispatch::{self, Admitted};
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::stream::{self, Parts, StreamKind};
+use crate::limits::{ANSWER_TIMEOUT, INLINE_CALL_BYTES_MAX};
+use crate::metrics::select::SelectResult;
+use crate::web::Web;
+
+const KIND: StreamKind = StreamKind {
+    name: "select",
+    content_type: "application/octet-stream",
+    timeout: ANSWER_TIMEOUT,
+    metrics: |metrics| metrics.select().stream(),
+};
+
+pub(super) async fn select(State(web): State<Arc<Web>>, request: Request) -> Response<Body> {
+    match answer(&web, request).await {
+        Ok(response) => response,
+        Err(error) => {
+            web.metrics.select().count(SelectResult::Refused);
+            error.into_text()
+        }
+    }
+}
+
+async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiError> {
+    let started_ns = web.service.env.clock.mono_ns();
+    let call = read_call(web, request).await?;
+    let source = web.service.lifecycle.readable_store()?.reader().source_of(&call);
+    let longest_ms = ANSWER_TIMEOUT.as_secs() * 1000;
+    let timeout_ms = if call.deadline_ms == 0 { longest_ms } else { call.deadline_ms.min(longest_ms) };
+    let identity = Identity::internal(&call.tenant);
+    let admitted = web.service.admit(&web.service.admission.streams.select, &identity, timeout_ms).await?;
+    let print = move |web: &Web, admitted: Admitted, parts: &Parts| {
+        // A source that this node cannot read is named in the answer, while there is time to send it.
+        let ctx = match call.read.request.allows_partial {
+            true => admitted.ctx().with_partial_response(),
+            false => admitted.ctx().clone(),
+        };
+        let mut not_sent = None;
+        let mut send = |frames| {
+            parts.send(frames, &ctx).map_err(|error| {
+                not_sent = Some(error);
+                QueryError::Canceled
+            })
+        };
+        let ended = send_answer(&*source, &call, 0, &ctx, &mut send);
+        let metrics = web.metrics.select();
+        metrics.observe_ns(web.service.env.clock.mono_ns().saturating_sub(started_ns));
+        match ended {
+            Ok(AnswerEnd::Complete) => metrics.count(SelectResult::Complete),
+            Ok(AnswerEnd::Failed(error)) => {
+                metrics.count(SelectResult::Failed);
+                tracing::debug!(tenant = %call.tenant, %error, "select of another node failed");
+            }
+            Err(error) => return Err(not_sent.unwrap_or_else(|| error.into())),
+        }
+        Ok(())
+    };
+    stream::answer(web, admitted, KIND, print).await
+}
+
+/// Reads and decodes a call: a long one off the async workers, since regular expressions are compiled.
+async fn read_call(web: &Arc<Web>, request: Request) -> Result<SelectCall, ApiError> {
+    let memory = &web.service.admission.query_memory.total;
+    let body = body::read_query(request.into_body(), CALL_BYTES_MAX, memory).await?;
+    let decoded = if body.bytes.len() <= INLINE_CALL_BYTES_MAX {
+        decode_call(&body.bytes)
+    } else {
+        let class = &web.service.admission.streams.select;
+        let decode = move |_: &Web| decode_call(&body.bytes);
+        dispatch::run_to_end(web, class, &TenantId::anonymous(), ANSWER_TIMEOUT, decode).await?
+    };
+    decoded.map_err(|error| {
+        let kind = match error {
+            SelectError::Version { .. } => ErrorKind::Conflict,
+            SelectError::Content(_) => ErrorKind::BadRequest,
+        };
+        ApiError::new(kind, error)
+    })
+}

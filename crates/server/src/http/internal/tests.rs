@@ -1,0 +1,194 @@
+//! Selects of other nodes without sockets: who may send them, and their series next to the store's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use chronolith_base::{Env, MemoryBudget};
+use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_tsdb::{PeerSource, PeerStream, PeerTransport, SelectLimits};
+use tokio::runtime::Handle;
+
+use crate::http::tests::{Answer, Fixture, NOW_MS, Pairs};
+use crate::limits::SELECT_PATH;
+use crate::metrics::select::SelectResult;
+use crate::options::{AllowedHosts, ServerOptions};
+
+const TOKEN: &str = "token-of-the-nodes-1";
+const TOKEN_FILE: &str = "/secrets/node";
+
+/// A node without a store.
+fn node(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
+    let (env, _, _) = Env::fake(NOW_MS, 1);
+    env.disk.create_dir_all(Path::new("/secrets")).expect("a directory");
+    let file = env.disk.create(Path::new(TOKEN_FILE)).expect("a file");
+    file.write_at(TOKEN.as_bytes(), 0).expect("written");
+    let server = Fixture::with_env(env, |options| {
+        options.nodes.token_file = Some(PathBuf::from(TOKEN_FILE));
+        change(options);
+    });
+    server.web.read_node_token().expect("a token");
+    server
+}
+
+fn call(token: Option<&str>, body: Vec<u8>) -> Request<Body> {
+    let request = Request::post(SELECT_PATH);
+    let request = match token {
+        Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
+        None => request,
+    };
+    request.body(Body::from(body)).expect("a request")
+}
+
+/// Transport to a server without sockets.
+struct Direct {
+    server: Arc<Fixture>,
+    runtime: Handle,
+}
+
+/// All bytes of an answer.
+struct Whole(Option<Result<Vec<u8>, QueryError>>);
+
+impl PeerStream for Whole {
+    fn next_bytes(&mut self, _: &ReadContext) -> Result<Option<Vec<u8>>, QueryError> {
+        self.0.take().transpose()
+    }
+}
+
+impl PeerTransport for Direct {
+    fn node(&self) -> &str {
+        "n1"
+    }
+
+    fn send(&self, bytes: Vec<u8>, _: &ReadContext) -> Box<dyn PeerStream> {
+        let answer = self.runtime.block_on(self.server.send_for_bytes(call(Some(TOKEN), bytes)));
+        Box::new(Whole(Some(match answer {
+            (200, bytes) => Ok(bytes),
+            (status, text) => {
+                let what = format!("{status}: {}", String::from_utf8_lossy(&text));
+                Err(QueryError::Unavailable { what })
+            }
+        })))
+    }
+}
+
+/// Labels, times and values of all series of a tenant of `server`.
+async fn series_of(
+    server: &Arc<Fixture>,
+    tenant: &str,
+    limits: SelectLimits,
+) -> Result<Vec<(Labels, Columns)>, QueryError> {
+    let transport = Arc::new(Direct { server: server.clone(), runtime: Handle::current() });
+    let tenant = TenantId::new(tenant).expect("a tenant id");
+    let clock = server.web.service.env.clock.clone();
+    let read = move || {
+        let source = PeerSource::new(transport, &tenant).with_limits(limits);
+        let ctx = ReadContext::unlimited(clock);
+        let mut batches = source.select(&Selector { matchers: &[], range: TimeRange::ALL }, &ctx)?;
+        let (mut found, mut batch) = (Vec::new(), Vec::new());
+        loop {
+            let has_more = batches.next_batch(&mut batch)?;
+            for series in batch.drain(..) {
+                let mut columns = Columns::default();
+                series.samples.read(TimeRange::ALL, &mut columns)?;
+                found.push((series.labels, columns));
+            }
+            if !has_more {
+                return Ok(found);
+            }
+        }
+    };
+    tokio::task::spawn_blocking(read).await.expect("no panic")
+}
+
+#[track_caller]
+fn check(answer: &Answer, status: u16, text: &str) {
+    assert_eq!((answer.status.as_u16(), answer.text.trim_end()), (status, text));
+}
+
+#[tokio::test]
+async fn nodes_alone_may_call() {
+    let plain = Fixture::ready();
+    let answer = plain.send(call(Some(TOKEN), Vec::new())).await;
+    assert_eq!(answer.status, 404, "without a token there is no such route: {}", answer.text);
+    let hosts = AllowedHosts::parse("example.org").expect("a host");
+    let server = node(|options| options.web.allowed_hosts = Some(hosts)).open();
+    let none = "no node token: nodes of a cluster have the same cluster.node-token-file";
+    check(&server.send(call(None, Vec::new())).await, 401, none);
+    let other = "another node token: nodes of a cluster have the same cluster.node-token-file";
+    for token in ["token-of-the-nodes-2", "", TOKEN_FILE] {
+        check(&server.send(call(Some(token), Vec::new())).await, 401, other);
+    }
+    let get = Request::get(SELECT_PATH).header(header::AUTHORIZATION, format!("Bearer {TOKEN}"));
+    assert_eq!(server.send(get.body(Body::empty()).expect("a request")).await.status, 405);
+    let answer = server.send(call(Some(TOKEN), b"CLSQ".to_vec())).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    let count = |result| server.web.metrics.select().result_count(result);
+    assert_eq!((count(SelectResult::Unauthorized), count(SelectResult::Refused)), (4, 1));
+}
+
+/// Covers a roll-out: a node that took a call of the next version would misread it.
+#[tokio::test]
+async fn a_call_of_another_version_is_refused_with_both_versions() {
+    let server = node(|_| {}).open();
+    let mut bytes = b"CLSQ\x07body".to_vec();
+    bytes.extend_from_slice(&chronolith_base::crc::crc32c(&bytes).to_le_bytes());
+    let answer = server.send(call(Some(TOKEN), bytes)).await;
+    check(&answer, 409, "select of version 7, this node has version 1");
+}
+
+#[tokio::test]
+async fn a_node_without_a_store_refuses_calls() {
+    let server = Arc::new(node(|_| {}));
+    let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("no store");
+    assert!(error.to_string().starts_with("node n1: 503: "), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn series_of_an_answer_are_those_of_the_store() {
+    let server = node(|options| options.service.multitenancy = true).open();
+    let names: Vec<String> = (0..3000).map(|id| format!("{id:06}")).collect();
+    let labels: Vec<[(&str, &str); 2]> = names.iter().map(|id| [("__name__", "up"), ("id", id)]).collect();
+    let series: Vec<Pairs<'_>> = labels.iter().map(|pairs| &pairs[..]).collect();
+    server.store_series("team-1", 0, &series);
+    server.store_series("team-1", 15_000, &series);
+    server.store_series("team-2", 0, &series[..1]);
+    let server = Arc::new(server);
+    let found = series_of(&server, "team-1", SelectLimits::default()).await.expect("an answer");
+    assert_eq!(found.len(), 3000);
+    for ((found, columns), wanted) in found.iter().zip(&labels) {
+        assert_eq!(*found, Labels::from_pairs(wanted.iter().copied()));
+        assert_eq!((&*columns.times, &*columns.values), (&[NOW_MS, NOW_MS + 15_000][..], &[1.0, 1.0][..]));
+    }
+    let of_other = series_of(&server, "team-2", SelectLimits::default()).await.expect("an answer");
+    assert_eq!(of_other.len(), 1);
+    assert_eq!(series_of(&server, "team-3", SelectLimits::default()).await.expect("an answer").len(), 0);
+    let limits = SelectLimits { series_max: 2999, ..SelectLimits::default() };
+    let error = series_of(&server, "team-1", limits).await.expect_err("a limit");
+    assert!(matches!(error, QueryError::Selection(_)), "{error}");
+    let metrics = server.web.metrics.select();
+    let count = |result| metrics.result_count(result);
+    let counts = (count(SelectResult::Complete), count(SelectResult::Failed), count(SelectResult::Refused));
+    assert_eq!(counts, (3, 1, 0));
+    assert!(metrics.stream().bytes.get() > 3000 * 10);
+    assert_eq!(server.web.service.admission.query_memory.total.used_bytes(), 0, "memory is given back");
+}
+
+/// Covers a deadlock: a node that asks itself while its queries have all permits would wait for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn selects_have_permits_of_their_own_and_memory_of_queries() {
+    let server = node(|options| options.service.query.concurrency = 1).open();
+    server.store_series("anonymous", 0, &[&[("__name__", "up")]]);
+    let anonymous = TenantId::anonymous();
+    let admission = &server.web.service.admission;
+    let of_query = admission.query.try_acquire(&anonymous, 0).expect("a permit");
+    let server = Arc::new(server);
+    let found = series_of(&server, "anonymous", SelectLimits::default()).await.expect("an answer");
+    assert_eq!(found.len(), 1);
+    drop(of_query);
+    let memory: &MemoryBudget = &server.web.service.admission.query_memory.total;
+    let _all = memory.reserve(memory.limit_bytes()).expect("fits");
+    let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("no memory");
+    assert!(error.to_string().contains("memory"), "{error}");
+}

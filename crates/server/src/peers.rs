@@ -1,0 +1,16 @@
+//! Other nodes of the cluster: the token that proves a node, calls, and lookups of owners.
+//!
+//! Invariant: no error, log line or metric has the token.
+//! Not here: answers to other nodes (`http::internal`), addresses and partitions of nodes (`cluster`).
+
+mod client;
+mod counters;
+mod lookup;
+mod query_node;
+mod token;
+mod transport;
+
+pub(crate) use counters::PEER_CALLS;
+pub(crate) use lookup::ReportJson;
+pub(crate) use query_node::{OWNERS, QueryNode};
+pub(crate) use token::NodeToken;

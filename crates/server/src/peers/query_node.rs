@@ -1,0 +1,132 @@
+//! Query node: owners of recent samples for the sources of queries, looked up again and again.
+//!
+//! Invariant: queries never wait for a lookup; they use what the last one has found.
+//! Not here: blocks of the bucket, how both become one source (`tsdb`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_base::Env;
+use chronolith_cluster::partition_maps::PartitionMaps;
+use chronolith_cluster::peers::{
+    ConnectOwners, OwnerDirectory, OwnersAddress, OwnersOfPartition, QueryPeers,
+};
+use chronolith_service::metrics::definition::Metric;
+use chronolith_tsdb::{Bucket, PeerSources, PeerTransport, SelectLimits};
+use tokio::runtime::Handle;
+
+use super::client::NodeClient;
+use super::counters::PeerCounters;
+use super::lookup::HttpLookup;
+use super::token::NodeToken;
+use super::transport::{Calls, PartitionTransport};
+use crate::options::NodeOptions;
+
+/// Owners as a query node uses them.
+pub(crate) struct QueryNode {
+    directory: Arc<OwnerDirectory>,
+    maps: Arc<PartitionMaps>,
+    peers: Arc<QueryPeers>,
+    lookup: HttpLookup,
+    counters: Arc<PeerCounters>,
+}
+
+/// Connections over HTTP.
+struct HttpOwners(Calls);
+
+impl ConnectOwners for HttpOwners {
+    fn connect(&self, owners: OwnersOfPartition) -> Arc<dyn PeerTransport> {
+        Arc::new(PartitionTransport::new(self.0.clone(), owners))
+    }
+}
+
+impl QueryNode {
+    /// Pause between two lookups.
+    pub(crate) const REFRESH_PAUSE: Duration = Duration::from_secs(5);
+
+    /// A query node whose calls run on the runtime of `handle`. Sends no request.
+    ///
+    /// # Errors
+    /// The text names the setting that cannot be used.
+    pub(crate) fn new(
+        owners: &OwnersAddress,
+        options: &NodeOptions,
+        token: &NodeToken,
+        bucket: &Bucket,
+        env: &Env,
+        handle: &Handle,
+    ) -> Result<QueryNode, String> {
+        let client = Arc::new(NodeClient::new(options, token, &*env.disk)?);
+        let counters = Arc::new(PeerCounters::default());
+        let directory = Arc::new(OwnerDirectory::new(env.clock.clone()));
+        let maps = Arc::new(PartitionMaps::new(bucket.store().clone(), env, handle.clone()));
+        let calls = Calls {
+            client: client.clone(),
+            counters: counters.clone(),
+            clock: env.clock.clone(),
+            runtime: handle.clone(),
+        };
+        let connect = Arc::new(HttpOwners(calls));
+        let peers = QueryPeers::new(directory.clone(), maps.clone(), connect, env.clock.clone());
+        let lookup =
+            HttpLookup { owners: owners.clone(), client, disk: env.disk.clone(), runtime: handle.clone() };
+        Ok(QueryNode { directory, maps, peers: Arc::new(peers), lookup, counters })
+    }
+
+    /// Sources of all tenants over the owners.
+    pub(crate) fn sources(&self) -> PeerSources {
+        PeerSources::new(self.peers.clone(), SelectLimits::default())
+    }
+
+    /// Looks owners up and reads the partition map. Blocks the thread.
+    pub(crate) fn refresh(&self) {
+        if let Err(error) = self.maps.refresh(None) {
+            tracing::warn!(%error, "the partition map was not read, the last one stays in use");
+        }
+        self.directory.refresh(&self.lookup);
+    }
+
+    /// Reason for a load balancer to send nothing here; see [`QueryPeers::unready_reason`].
+    pub(crate) fn unready_reason(&self) -> Option<String> {
+        self.peers.unready_reason()
+    }
+
+    /// Counters of calls.
+    pub(crate) fn calls(&self) -> &PeerCounters {
+        &self.counters
+    }
+}
+
+pub(crate) static OWNERS: &[Metric<QueryNode>] = &[
+    Metric::gauges(
+        "chronolith_owners",
+        &["state"],
+        "Owners of the last lookup by state.",
+        |node, samples| {
+            let nodes = node.directory.nodes();
+            let failing = nodes.iter().filter(|one| one.fault.is_some()).count();
+            samples.push(&["reporting"], (nodes.len() - failing) as f64);
+            samples.push(&["failing"], failing as f64);
+        },
+    ),
+    Metric::gauge(
+        "chronolith_owner_partitions",
+        "Partitions of the log that queries ask for recent samples.",
+        |node| node.peers.partitions().len() as f64,
+    ),
+    Metric::gauge(
+        "chronolith_owner_partitions_unavailable",
+        "Partitions without a ready owner: queries of recent samples fail.",
+        |node| node.peers.unavailable().len() as f64,
+    ),
+    Metric::optional_gauge(
+        "chronolith_owner_lookup_age_seconds",
+        "Age of the last lookup of owners that succeeded.",
+        |node| Some(node.directory.lookup_age_ms()? as f64 / 1000.0),
+    ),
+    Metric::counter(
+        "chronolith_partition_map_failures_total",
+        "Reads of the partition map that failed; the last map stays in use.",
+        |node| node.maps.failure_count() as f64,
+    ),
+];
