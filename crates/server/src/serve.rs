@@ -625,3 +625,6 @@ fn admit(web: &Arc<Web>, stream: TcpStream, router: &Router, closed: &watch::Rec
     let guard = web.connections.register(web.service.env.clock.clone());
     tokio::spawn(connection::serve(guard, stream, web.clone(), router.clone(), closed.clone()));
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! Servers on real sockets that work together.
+
+mod query_node;
