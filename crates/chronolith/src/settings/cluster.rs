@@ -17,10 +17,11 @@ use chronolith_cluster::options::{
 use chronolith_model::partition::PARTITIONS_MAX;
 
 use super::declaration::{Form, Setting, Settings};
+use super::nodes;
 use super::value::{self, set};
 
 /// Roles that this version does not have.
-const UNAVAILABLE: [Role; 2] = [Role::Query, Role::Store];
+const UNAVAILABLE: [Role; 1] = [Role::Store];
 /// Copies of each partition of a topic whose setting names no number.
 const REPLICATION_FACTOR: u16 = 3;
 /// File of Linux with the name of the machine.
@@ -31,7 +32,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "role",
         "all",
         Form::List("ROLE"),
-        "The process works as all (a server of its own), or with --log as gateway (takes writes), as owner (stores a partition of the log), or as both",
+        "The process works as all (a server of its own), with --log as gateway (takes writes), owner (stores a partition of the log) or both, with --owners as query (answers over owners and the bucket)",
         |s, v| set(&mut s.server.service.cluster.roles, v.parse()),
     ),
     Setting::server(
@@ -268,7 +269,11 @@ fn gap(text: &str) -> Result<Option<Range<u64>>, String> {
 /// # Errors
 /// The setting and the expected value.
 pub(super) fn check(settings: &mut Settings, disk: &dyn Disk) -> Result<(), String> {
+    nodes::check(settings)?;
     let ClusterOptions { roles, log, .. } = &settings.server.service.cluster;
+    if roles.has(Role::Query) {
+        return Ok(());
+    }
     match (roles.is_all(), log) {
         (true, None) => return Ok(()),
         (true, Some(_)) => {

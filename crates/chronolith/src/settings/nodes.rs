@@ -1,6 +1,8 @@
-//! Settings of calls between the nodes of a cluster.
+//! Settings of calls between the nodes of a cluster, and of query nodes.
 
-use super::declaration::{Form, Setting};
+use chronolith_cluster::options::Role;
+
+use super::declaration::{Form, Setting, Settings};
 use super::value::{self, set};
 
 pub(super) static SETTINGS: &[Setting] = &[
@@ -25,4 +27,50 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Name in the certificates of nodes; empty = the host of each address",
         |s, v| set(&mut s.server.nodes.server_name, Ok(value::text_or_none(v))),
     ),
+    Setting::server(
+        "owners",
+        "",
+        Form::Text("PLACE"),
+        "Owners that the role query asks: dns://NAME:PORT, file:///PATH with one HOST:PORT per line, or HOST:PORT,HOST:PORT",
+        |s, v| {
+            s.server.nodes.owners = if v.is_empty() { None } else { Some(v.parse()?) };
+            Ok(())
+        },
+    ),
 ];
+
+/// Checks the settings of a query node, which has no data directory, and of nodes that are none.
+///
+/// # Errors
+/// The setting and the expected value.
+pub(super) fn check(settings: &mut Settings) -> Result<(), String> {
+    let server = &mut settings.server;
+    let roles = &server.service.cluster.roles;
+    if !roles.has(Role::Query) {
+        return match server.nodes.owners {
+            Some(_) => Err("owners: expected none without role query".to_owned()),
+            None => Ok(()),
+        };
+    }
+    if roles.list().len() > 1 {
+        return Err("role: expected query alone: this version has no other role next to it".to_owned());
+    }
+    if server.service.cluster.log.is_some() {
+        return Err("log: expected none for role query, which asks owners and not the log".to_owned());
+    }
+    let Some(bucket) = &mut server.bucket else {
+        return Err("bucket: expected the URL of the bucket of the owners, for role query".to_owned());
+    };
+    bucket.is_read_only = true;
+    if server.nodes.owners.is_none() {
+        return Err("owners: expected dns://NAME:PORT, file:///PATH or HOST:PORT,HOST:PORT, for role query"
+            .to_owned());
+    }
+    if server.nodes.token_file.is_none() {
+        return Err(
+            "cluster.node-token-file: expected the file with the token of the owners, for role query"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}

@@ -59,10 +59,8 @@ fn roles_that_cannot_be_end_with_2_and_name_the_setting() {
         &with(&["--role", "gateway", "--bucket.layout", "thanos"]),
         "bucket.layout: expected mimir, the layout thanos has no place for a cluster",
     );
-    for role in ["query", "store"] {
-        let roles = format!("gateway,{role}");
-        check_refused(&with(&["--role", &roles]), &format!("role: this version has no role {role}"));
-    }
+    check_refused(&with(&["--role", "store"]), "role: this version has no role store");
+    check_refused(&with(&["--role", "gateway,store"]), "role: this version has no role store");
 }
 
 #[test]
@@ -211,4 +209,29 @@ fn values_reach_the_options() {
 fn options_of_the_log_without_a_log_are_only_checked() {
     let settings = resolve(&["--log.linger", "1ms", "--owner.partition", "auto", "--log.tls"], &[], None);
     assert!(settings.expect("valid").server.service.cluster.log.is_none());
+}
+
+#[test]
+fn a_query_node_needs_owners_the_bucket_and_the_token() {
+    let all = ["--role", "query", "--bucket", "file:///bucket", "--owners", "a:1,b:2"];
+    let refused: [(&[&str], &str); 6] = [
+        (&all[..2], "bucket: expected the URL of the bucket of the owners, for role query"),
+        (&all[..4], "owners: expected dns://NAME:PORT, file:///PATH or HOST:PORT,HOST:PORT, for role query"),
+        (&all[..], "cluster.node-token-file: expected the file with the token of the owners, for role query"),
+        (&all[4..], "owners: expected none without role query"),
+        (&["--role", "query,owner"], "role: expected query alone: this version has no other role next to it"),
+        (
+            &["--role", "query", "--log", "dir:///topic"],
+            "log: expected none for role query, which asks owners and not the log",
+        ),
+    ];
+    refused.into_iter().for_each(|(args, want)| check_refused(args, want));
+    let disk = MemDisk::new();
+    let args = all.iter().chain(&["--cluster.node-token-file", "/token"]).copied();
+    let flags = add_flags(Command::new("serve")).try_get_matches_from(std::iter::once("serve").chain(args));
+    let flags = flags.expect("flags");
+    let sources = Sources { flags: &flags, environment: &std::collections::BTreeMap::new(), disk: &disk };
+    let settings = sources.resolve().expect("settings");
+    assert!(settings.server.bucket.is_some_and(|bucket| bucket.is_read_only), "it has no data directory");
+    assert_eq!(settings.server.nodes.owners, Some("a:1,b:2".parse().expect("owners")));
 }
