@@ -48,10 +48,6 @@ use windows::OwnerWindows;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Shortest and longest pause between two publications.
-const PUBLICATION_PAUSE: Duration = Duration::from_secs(1);
-const PUBLICATION_PAUSE_MAX: Duration = Duration::from_secs(30);
-
 /// Failure of a step.
 #[derive(Debug)]
 enum StepError {
@@ -203,23 +199,9 @@ impl Owner {
         Ok(self.log.bounds(self.partition.number)?.end)
     }
 
-    /// Publishes cuts until `is_stopped` is set, next to [`Owner::run`] on a thread of its own: blocks of cut
-    /// windows go to the bucket, their samples leave the head later. Pauses after failures; blocks the
-    /// thread, which is none of an async runtime.
-    pub fn run_publication(&self, is_stopped: &AtomicBool) {
-        let mut pause = PUBLICATION_PAUSE;
-        while !is_stopped.load(Ordering::Acquire) {
-            pause = match self.publish() {
-                Ok(true) => continue,
-                Ok(false) => PUBLICATION_PAUSE,
-                Err(_) => (pause * 2).min(PUBLICATION_PAUSE_MAX),
-            };
-            self.clock.sleep(pause);
-        }
-    }
-
     /// Publishes the oldest cut of each store once, and drops samples that may leave. Returns true if it has
-    /// published something, so that there may be more.
+    /// published something, so that there may be more. To be called again and again next to [`Owner::run`],
+    /// by one thread; blocks it, and must not be called from a task of the runtime.
     ///
     /// # Errors
     /// The last failure, which is logged and in the status as well; a later call repeats the work.
@@ -353,6 +335,19 @@ impl Owner {
             Err(ApplyRecordError::Write(error)) if !error.never_fits() => Err(error.into()),
             Err(error) => self.keep_aside(records, *offset, value, &error.to_string()),
         }
+    }
+
+    fn prepare_and_apply(
+        &self,
+        records: &Records<'_>,
+        offset: u64,
+        record: &Record,
+        batch: &WriteBatch,
+    ) -> Result<Result<RecordEffect, ApplyRecordError>, StepError> {
+        Ok(match self.prepare(records, offset, record, batch)? {
+            Ok(()) => records.apply(offset, record, batch),
+            Err(error) => Err(error),
+        })
     }
 
     /// Notes the windows of a record, or takes the windows of a cut, before it is applied.

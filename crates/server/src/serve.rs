@@ -30,7 +30,6 @@ use axum::Router;
 use chronolith_base::{Env, thread};
 use chronolith_cluster::open_log;
 use chronolith_cluster::options::Role;
-use chronolith_cluster::peers::NodeReport;
 use chronolith_rules::notifier::Alert;
 use chronolith_service::evaluation::rules::{delete_tenant as delete_rules, restore as restore_rules};
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
@@ -379,8 +378,9 @@ impl Server {
     }
 
     /// Sets the report of the partitions that the process owns, which query nodes ask for. Called once.
-    pub fn set_node_report(&self, report: impl Fn() -> NodeReport + Send + Sync + 'static) {
-        self.running.web.set_node_report(Box::new(report));
+    #[cfg(test)]
+    pub(crate) fn set_node_report(&self, report: crate::web::NodeReporter) {
+        self.running.web.set_node_report(report);
     }
 
     /// Address that the server listens on.

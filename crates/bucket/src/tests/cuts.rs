@@ -77,11 +77,12 @@ fn one_of_two_owners_gets_its_blocks_into_the_catalogue() {
     let store = Arc::new(Store::simulated(bucket.connect(3), &env, runtime.handle().clone()));
     let mark = DeletionMark { ulid: Ulid::new(1, 20), marked_ms: 1 };
     let marked = Snapshots::new(store, &env);
-    let update = marked.update(&request(), |snapshot| {
+    let request = request();
+    let update = marked.update(&request, |snapshot| {
         snapshot.deletion_marks.push(mark);
         Change::Write
     });
-    runtime.block_on(async { update.await }).expect("marks");
+    runtime.block_on(update).expect("marks");
     assert_eq!(publish(&first, 15, &[20]), PublishedCut::NameTaken);
     assert!(matches!(publish(&first, 15, &[21]), PublishedCut::Live(_)));
 }

@@ -14,8 +14,8 @@ use super::server;
 use crate::metrics::bucket::BucketState;
 use crate::metrics::rules::RuleGroups;
 use crate::metrics::{
-    background, bucket, carbon, cluster, compression, configured_rules, http, notifier, rules, select, stream,
-    tsdb,
+    background, bucket, carbon, cluster, compression, configured_rules, http, notifier, rules, select,
+    stream, tsdb,
 };
 use crate::peers::{OWNERS, PEER_CALLS};
 use crate::process;

@@ -66,5 +66,10 @@ fn owner_value(owner: &Owner) -> Value {
         "rejectedSamples": status.rejected_count,
         "clockAheadRecords": status.ahead_count,
         "fault": status.fault,
+        "openWindows": status.cuts.open_window_count,
+        "heldCuts": status.cuts.held_cut_count,
+        "resumeOffset": status.cuts.resume,
+        "publishedBlocks": status.cuts.published_block_count,
+        "publicationFault": status.cuts.fault,
     })
 }

@@ -117,4 +117,27 @@ pub(crate) static OWNER: &[Metric<OwnerStatus>] = &[
         "1 if the owner waits for the log or the bucket, or has stopped.",
         |owner| f64::from(u8::from(owner.fault.is_some())),
     ),
+    Metric::gauge("chronolith_owner_open_windows", "Windows with samples that were not cut.", |owner| {
+        owner.cuts.open_window_count as f64
+    }),
+    Metric::gauge(
+        "chronolith_owner_held_cuts",
+        "Cuts whose samples are in memory: not published yet, or not long enough for all readers.",
+        |owner| owner.cuts.held_cut_count as f64,
+    ),
+    Metric::optional_gauge(
+        "chronolith_owner_resume_offset",
+        "Oldest record with a sample in no block; the log must not remove it.",
+        |owner| owner.cuts.resume.map(|offset| offset as f64),
+    ),
+    Metric::counter(
+        "chronolith_owner_published_blocks_total",
+        "Blocks of cuts that this owner has published.",
+        |owner| owner.cuts.published_block_count as f64,
+    ),
+    Metric::gauge(
+        "chronolith_owner_publication_failing",
+        "1 if the last publication of cuts failed; writes and queries of recent samples go on.",
+        |owner| f64::from(u8::from(owner.cuts.fault.is_some())),
+    ),
 ];

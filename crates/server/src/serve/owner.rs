@@ -1,16 +1,18 @@
-//! Owner of a process: its store, and the thread that applies the records of its partition.
+//! Owner of a process: its store, the thread that applies the records of its partition, and the thread that
+//! publishes cut windows.
 //!
 //! Invariants: records are applied once the store is open; an owner that cannot go on makes the process
-//! unhealthy with the reason, and its samples can still be queried.
-//! Not here: application of records (`cluster`), endpoints (`http`).
+//! unhealthy with the reason, and its samples can still be queried and published.
+//! Not here: application of records and publication (`cluster`), endpoints (`http`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_base::Env;
+use chronolith_base::{Env, thread};
 use chronolith_cluster::ReplicatedLog;
 use chronolith_cluster::options::{PartitionChoice, PartitionOptions};
 use chronolith_cluster::owner::{self, Owner, OwnerError, OwnerOptions, OwnerParts};
+use chronolith_cluster::peers::{NodeReport, PartitionReport};
 use chronolith_ingest::added_labels::source_of;
 use chronolith_model::log_position::{LogPartition, PartitionId};
 use chronolith_tsdb::{Bucket, OpenError, SyncMode, Tsdb, TsdbOptions};
@@ -27,6 +29,9 @@ const WAL_SYNC_MS: u64 = 1000;
 const OPEN_PAUSE: Duration = Duration::from_millis(20);
 /// Pause until the log is asked again at the start.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two looks for cuts to publish, and the longest one after failures.
+const PUBLICATION_PAUSE: Duration = Duration::from_secs(1);
+const PUBLICATION_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Partition of a process, with its log and bucket.
 #[derive(Clone)]
@@ -85,6 +90,7 @@ impl OwnedPartition {
         env: &Env,
         tsdb: &Arc<Tsdb>,
         options: &PartitionOptions,
+        poll: Duration,
     ) -> Result<Owner, OwnerError> {
         let parts = OwnerParts {
             log: self.log.clone(),
@@ -96,13 +102,14 @@ impl OwnedPartition {
         let options = OwnerOptions {
             ready_lag: options.ready_lag,
             accepted_gap: options.accepted_gap.clone(),
+            seam: poll * 2,
             ..OwnerOptions::new(source_of)
         };
         Owner::open(parts, options)
     }
 
     /// Applies records until the stop, once the store is open.
-    pub(crate) fn run(&self, web: &Web, stop: &Stop) {
+    pub(crate) fn run(&self, web: &Arc<Web>, stop: &Arc<Stop>) {
         let is_done = std::cell::Cell::new(false);
         guarded(web, "owner", || {
             self.run_until(web, stop);
@@ -114,23 +121,38 @@ impl OwnedPartition {
         }
     }
 
-    fn run_until(&self, web: &Web, stop: &Stop) {
+    fn run_until(&self, web: &Arc<Web>, stop: &Arc<Stop>) {
         let lifecycle = &web.service.lifecycle;
         let Some(owner) = self.opened_owner(web, stop) else { return };
         lifecycle.roles.set_owner(owner.clone());
+        let reported = owner.clone();
+        web.set_node_report(Box::new(move || report(&reported)));
+        let publish = {
+            let owner = owner.clone();
+            let web = web.clone();
+            let stop = stop.clone();
+            move || publish(&owner, &web, &stop)
+        };
+        let publication = match thread::spawn("publication", publish) {
+            Ok(publication) => publication,
+            Err(error) => return lifecycle.set_failure(format!("starting the publication failed: {error}")),
+        };
         tracing::info!(partition = %self.partition, "applying the records of the partition");
         if let Err(error) = owner.run(stop.flag()) {
             lifecycle.set_failure(format!("the owner has stopped: {error}"));
         }
+        // It ends at the stop; a panic in it was counted.
+        let _ = publication.join();
     }
 
     /// Opens the owner once the store is open and the log answers; `None` at the stop, and if only an
     /// operator can help.
     fn opened_owner(&self, web: &Web, stop: &Stop) -> Option<Arc<Owner>> {
         let lifecycle = &web.service.lifecycle;
+        let poll = web.options.bucket.as_ref().map_or(Duration::ZERO, |bucket| bucket.catalog.poll);
         loop {
             if let Some(store) = lifecycle.opened() {
-                match self.open_owner(&web.service.env, store, &web.service.options.cluster.owner) {
+                match self.open_owner(&web.service.env, store, &web.service.options.cluster.owner, poll) {
                     Ok(owner) => return Some(Arc::new(owner)),
                     Err(OwnerError::Log(error)) if error.is_retriable() => {
                         let why = format!("the log cannot be read: {error}");
@@ -149,4 +171,34 @@ impl OwnedPartition {
             }
         }
     }
+}
+
+/// Publishes cuts until the stop.
+fn publish(owner: &Owner, web: &Web, stop: &Stop) {
+    let mut pause = PUBLICATION_PAUSE;
+    loop {
+        let mut has_more = false;
+        guarded(web, "publication", || match owner.publish() {
+            Ok(is_any) => {
+                has_more = is_any;
+                pause = PUBLICATION_PAUSE;
+            }
+            Err(_) => pause = (pause * 2).min(PUBLICATION_PAUSE_MAX),
+        });
+        let wait = if has_more { Duration::ZERO } else { pause };
+        if stop.wait(wait) {
+            return;
+        }
+    }
+}
+
+/// Report of the partition for query nodes.
+fn report(owner: &Owner) -> NodeReport {
+    let partition = owner.partition();
+    let report = PartitionReport {
+        partition: partition.number,
+        next_offset: owner.status().next_offset,
+        not_ready: owner.check_ready().err().map(|why| why.to_string()),
+    };
+    NodeReport { topic: partition.topic, partitions: vec![report] }
 }

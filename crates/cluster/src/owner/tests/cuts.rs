@@ -289,3 +289,43 @@ fn repeats_are_in_two_blocks_at_most_with_equal_values() {
     let blocks: u64 = (100..106).map(|seed| run(seed, 40, true)).sum();
     assert!(blocks > 0, "blocks are published until the end");
 }
+
+/// A start between a cut and its publication: the samples of the cut alone go on as its block; together with
+/// later samples they are read from the log again.
+#[test]
+fn a_start_goes_on_with_a_cut_or_reads_the_partition_again() {
+    let mut machine = Machine::start(TestEnv::new(50, SimFaults::default()));
+    let log = machine.env.connect();
+    let rng = Rng::from_seed(50);
+    let mut count = 0;
+    let store = StoreId::anonymous();
+    let first_ms = machine.env.env.clock.now_ms();
+    machine.env.send(&log, &new_samples(&rng, first_ms, &mut count));
+    machine.env.clock.advance(Duration::from_secs(24 * 3600));
+    machine.env.send(&log, &tick(machine.env.env.clock.now_ms()));
+    for _ in 0..3 {
+        catch_up(&machine.env, machine.owner());
+    }
+    let held = machine.owner().held_windows(&store);
+    assert!(held.len() == 1 && held[0].catalogue.is_none(), "{held:?}");
+    machine.sync();
+    machine.running = None;
+    let (tsdb, discarded) = machine.env.try_store();
+    assert_eq!(discarded, None);
+    machine.running = Some((machine.env.try_owner(&tsdb).expect("opens"), tsdb));
+    assert_eq!(machine.owner().held_windows(&store), held, "the cut is known again");
+
+    machine.env.send(&log, &new_samples(&rng, first_ms, &mut count));
+    catch_up(&machine.env, machine.owner());
+    machine.sync();
+    machine.running = None;
+    let (tsdb, discarded) = machine.env.try_store();
+    let why = discarded.expect("the window has samples of before and after the cut");
+    assert!(why.contains("later samples"), "{why}");
+    machine.running = Some((machine.env.try_owner(&tsdb).expect("opens"), tsdb));
+    catch_up(&machine.env, machine.owner());
+    assert_eq!(machine.owner().held_windows(&store).len(), 1);
+    while machine.owner().publish().expect("publishes") {}
+    let bucket = check(&machine.env, &ledger(&machine.env), 50);
+    assert_eq!(bucket.cut, Some(held[0].cut), "the first cut alone is published");
+}

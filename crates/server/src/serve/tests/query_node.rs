@@ -69,14 +69,14 @@ fn start_owner(dir: &Path, partition: u32, listen: &str) -> Server {
     let mut options = options(&dir.join(format!("owner-{partition}")), listen);
     options.nodes.token_file = Some(dir.join("token"));
     let owner = start(options);
-    owner.set_node_report(move || NodeReport {
+    owner.set_node_report(Box::new(move || NodeReport {
         topic: TopicId([5; 16]),
         partitions: vec![PartitionReport {
             partition: PartitionId(partition),
             next_offset: Some(1),
             not_ready: None,
         }],
-    });
+    }));
     owner
 }
 
