@@ -261,6 +261,31 @@ impl Fleet {
         self.send_parts(port, steps, &watch)
     }
 
+    /// Sends all of `steps`, a request of each connection every `request_every`, later if one takes longer;
+    /// returns the latency of each request in milliseconds.
+    pub(crate) fn send_paced(
+        &mut self,
+        port: u16,
+        steps: Range<usize>,
+        request_every: Duration,
+    ) -> Result<Vec<f64>> {
+        let start_ms = self.start_ms;
+        let sent = in_parallel(&mut self.parts, |_, part| {
+            let mut connection = WriteConnection::open(port)?;
+            let mut latencies_ms = Vec::new();
+            let mut next = Instant::now();
+            for step in steps.clone() {
+                for batch in part.iter_mut() {
+                    std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                    next = Instant::now().max(next) + request_every;
+                    post_step(batch, &mut connection, start_ms, step, &mut latencies_ms)?;
+                }
+            }
+            Ok(latencies_ms)
+        });
+        Ok(sent?.concat())
+    }
+
     /// Sends `steps` while `during` runs in this thread, and ends when that ends.
     pub(crate) fn send(
         &mut self,
@@ -342,12 +367,7 @@ fn send_part(
             if watch.end.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let time_ms = start_ms + step as i64 * STEP_MS;
-            batch.source.step_into(&mut batch.values);
-            batch.body.set(time_ms, batch.values.iter().copied());
-            let body = batch.body.bytes();
-            timed(latencies_ms, || connection.post(body)).with_context(|| format!("step {step}"))?;
-            batch.acked_count += 1;
+            let time_ms = post_step(batch, &mut connection, start_ms, step, latencies_ms)?;
             if (own_idx, idx) == (0, 0) {
                 let value = batch.values.first().copied().unwrap_or(f64::NAN);
                 batch.probes.push(Probe { time_ms, value, sum: batch.values.iter().sum() });
@@ -355,6 +375,23 @@ fn send_part(
         }
     }
     Ok(())
+}
+
+/// Sends the next sample of each series of `batch`; returns their time.
+fn post_step(
+    batch: &mut Batch,
+    connection: &mut WriteConnection,
+    start_ms: i64,
+    step: usize,
+    latencies_ms: &mut Vec<f64>,
+) -> Result<i64> {
+    let time_ms = start_ms + step as i64 * STEP_MS;
+    batch.source.step_into(&mut batch.values);
+    batch.body.set(time_ms, batch.values.iter().copied());
+    let body = batch.body.bytes();
+    timed(latencies_ms, || connection.post(body)).with_context(|| format!("step {step}"))?;
+    batch.acked_count += 1;
+    Ok(time_ms)
 }
 
 #[cfg(test)]

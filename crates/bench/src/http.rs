@@ -317,7 +317,8 @@ pub(crate) fn get_of(port: u16, path: &str, tenant: &str) -> Result<(u16, String
     get_with(port, path, &format!("X-Scope-OrgID: {tenant}\r\n"))
 }
 
-fn get_with(port: u16, path: &str, headers: &str) -> Result<(u16, String)> {
+/// Answer to a GET with `headers`, each of which ends with a line break.
+pub(crate) fn get_with(port: u16, path: &str, headers: &str) -> Result<(u16, String)> {
     let mut stream = connect(port)?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n{headers}\r\n").as_bytes())?;
     let mut answer = Vec::new();
@@ -352,13 +353,16 @@ pub(crate) fn query_path(query: &str, time_ms: i64) -> String {
 
 /// Value of an instant query that yields one number.
 pub(crate) fn query_number(port: u16, text: &str, time_ms: i64) -> Result<f64> {
-    let (status, body) = query(port, text, time_ms)?;
-    let answer: Value = serde_json::from_str(&body).with_context(|| format!("HTTP {status}: {body:.200}"))?;
-    if answer["status"] != "success" {
-        bail!("{text}: {body:.300}");
-    }
+    let answer = query(port, text, time_ms)?;
+    number_of(answer.0, &answer.1).with_context(|| text.to_owned())
+}
+
+/// The number that the answer of an instant query has.
+pub(crate) fn number_of(status: u16, body: &str) -> Result<f64> {
+    let answer: Value = serde_json::from_str(body).with_context(|| format!("HTTP {status}: {body:.200}"))?;
+    ensure!(answer["status"] == "success", "HTTP {status}: {body:.300}");
     let number = answer["data"]["result"][0]["value"][1].as_str();
-    number.with_context(|| format!("{text}: no result"))?.parse().context("not a number")
+    number.context("no result")?.parse().context("not a number")
 }
 
 /// Path and parameters of a range query past the cache of results; `range` as in [`query_range`].

@@ -15,6 +15,7 @@ mod body;
 mod bucket;
 mod carbon;
 mod carbon_cache;
+mod cluster;
 mod departed_series;
 mod disk;
 mod driver;
@@ -75,6 +76,11 @@ enum Name {
     BlockSeries(block_series::Options),
     /// Queries over blocks in an S3 server that is 30 ms away, scans, many tenants, neighbours.
     Bucket(bucket::Options),
+    /// A gateway, owners and a query node over a topic of Kafka, next to one server: CPU, time of answers,
+    /// bytes of the log, start of an owner.
+    Cluster(cluster::Options),
+    /// Processes of a cluster and brokers are killed at random; answers are compared with a ledger.
+    ClusterCampaign(cluster::campaign::Options),
     /// Resident memory after all series have left the head, for many tenants and for one large one.
     DepartedSeries(departed_series::Options),
     /// Bytes per sample after compaction, by family of values.
@@ -151,6 +157,8 @@ impl Name {
             Name::QueryLimits(options) => options,
             Name::RateKernel(options) => options,
             Name::GraphAnswers(options) => options,
+            Name::Cluster(options) => options,
+            Name::ClusterCampaign(options) => options,
             Name::RemoteWrite(options) => options,
             Name::Reorder(options) => options,
             Name::Rollups(options) => options,

@@ -1,0 +1,181 @@
+//! Processes of a cluster on this machine: gateways, owners, query nodes, and a bucket in a directory.
+//!
+//! Invariant: all processes end with this one.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::proc::CpuSeconds;
+use crate::server::{Kind, Server, Setup};
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// Options of the nodes.
+pub(super) struct NodeSetup {
+    /// Address of the log, which the first gateway creates.
+    pub(super) log: String,
+    /// Partitions of the log, at least one.
+    pub(super) partition_count: usize,
+    /// Copies of each partition, at most the brokers.
+    pub(super) replication_factor: usize,
+    /// Codec of the batches of the log.
+    pub(super) compression: String,
+    /// Series that all nodes have to take together.
+    pub(super) series_count: usize,
+    /// Owners of each partition, at least one.
+    pub(super) owners_per_partition: usize,
+    /// Gateways, at least one.
+    pub(super) gateway_count: usize,
+    /// Query nodes, at least one.
+    pub(super) query_count: usize,
+}
+
+/// Running nodes.
+pub(super) struct Nodes {
+    gateways: Vec<Mutex<Server>>,
+    owners: Vec<Mutex<Server>>,
+    queries: Vec<Mutex<Server>>,
+    /// Ports for writes.
+    pub(super) gateway_ports: Vec<u16>,
+    /// Ports for queries.
+    pub(super) query_ports: Vec<u16>,
+    /// Bucket and token; removed at the end.
+    _shared: tempfile::TempDir,
+}
+
+impl Nodes {
+    /// Starts all nodes and waits until they are ready.
+    pub(super) fn start(data: &Path, setup: NodeSetup) -> Result<Nodes> {
+        let shared = tempfile::tempdir_in(data)?;
+        let bucket_dir = shared.path().join("bucket");
+        std::fs::create_dir(&bucket_dir)?;
+        let token = shared.path().join("token");
+        std::fs::write(&token, "bench-of-the-nodes-0123456789abcdef\n")?;
+        let common = [
+            format!("--bucket=file://{}", bucket_dir.display()),
+            format!("--cluster.node-token-file={}", token.display()),
+        ];
+        let log = format!("--log={}", setup.log);
+        let start = |flags: Vec<String>| {
+            let flags: Vec<String> = common.iter().cloned().chain(flags).collect();
+            Server::start(Kind::Chronolith, data, Setup::new(setup.series_count).own_flags(flags))
+        };
+        let partition_count = setup.partition_count;
+        let gateway_flags = [
+            "--role=gateway".to_owned(),
+            log.clone(),
+            format!("--log.compression={}", setup.compression),
+            format!("--log.create-topic={partition_count}:{}", setup.replication_factor),
+            format!("--log.tenant-partitions={partition_count}"),
+        ];
+        let mut gateways = Vec::new();
+        for _ in 0..setup.gateway_count {
+            gateways.push(start(gateway_flags.to_vec())?);
+        }
+        let mut owners = Vec::new();
+        for number in 0..partition_count * setup.owners_per_partition {
+            let partition = format!("--owner.partition={}", number % partition_count);
+            owners.push(start(vec!["--role=owner".to_owned(), log.clone(), partition])?);
+        }
+        let addresses: Vec<String> = owners.iter().map(|owner| format!("127.0.0.1:{}", owner.port)).collect();
+        let addresses = format!("--owners={}", addresses.join(","));
+        let mut queries = Vec::new();
+        for _ in 0..setup.query_count {
+            queries.push(start(vec!["--role=query".to_owned(), addresses.clone()])?);
+        }
+        let ports = |servers: &[Server]| servers.iter().map(|server| server.port).collect();
+        Ok(Nodes {
+            gateway_ports: ports(&gateways),
+            query_ports: ports(&queries),
+            gateways: gateways.into_iter().map(Mutex::new).collect(),
+            owners: owners.into_iter().map(Mutex::new).collect(),
+            queries: queries.into_iter().map(Mutex::new).collect(),
+            _shared: shared,
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Server>> {
+        self.gateways.iter().chain(&self.owners).chain(&self.queries).map(lock)
+    }
+
+    /// CPU time of all gateways.
+    pub(super) fn gateways_cpu(&self) -> Result<CpuSeconds> {
+        cpu_of(&self.gateways)
+    }
+
+    /// CPU time of all owners.
+    pub(super) fn owners_cpu(&self) -> Result<CpuSeconds> {
+        cpu_of(&self.owners)
+    }
+
+    /// Most memory of each gateway so far, together.
+    pub(super) fn gateways_peak_bytes(&self) -> Result<f64> {
+        peak_bytes_of(&self.gateways)
+    }
+
+    /// Most memory of each owner so far, together.
+    pub(super) fn owners_peak_bytes(&self) -> Result<f64> {
+        peak_bytes_of(&self.owners)
+    }
+
+    /// Waits until the owners, one per partition, have applied this many samples since they were started.
+    pub(super) fn wait_applied(&self, sample_count: usize, limit: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let mut applied = 0.0;
+            for owner in &self.owners {
+                let mut owner = lock(owner);
+                owner.check_alive()?;
+                applied += owner.metric("owner_accepted_samples")?;
+            }
+            if applied as usize >= sample_count {
+                return Ok(());
+            }
+            ensure!(start.elapsed() < limit, "{applied} of {sample_count} samples applied after {limit:?}");
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Waits until all nodes are ready.
+    pub(super) fn wait_ready(&self, limit: Duration) -> Result<()> {
+        self.all().try_for_each(|mut node| {
+            node.wait_for("being ready", POLL, limit, |node| Ok(node.is_ready().then_some(())))
+        })
+    }
+
+    /// Kills an owner and starts it again over its directory; returns the seconds until it is ready.
+    pub(super) fn kill_and_start_owner(&self, idx: usize, limit: Duration) -> Result<f64> {
+        let mut owner = lock(&self.owners[idx]);
+        owner.kill()?;
+        owner.start_again(limit)
+    }
+
+    /// Kills one of all nodes and starts it again, without waiting for it. `draw` may be any number.
+    pub(super) fn kill_and_start(&self, draw: usize) -> Result<()> {
+        let count = self.gateways.len() + self.owners.len() + self.queries.len();
+        let node = self.all().nth(draw % count);
+        let Some(mut node) = node else { return Ok(()) };
+        node.kill()?;
+        node.exec_again().map(drop)
+    }
+
+    /// Ends of all logs, for error messages.
+    pub(super) fn log_tails(&self) -> String {
+        self.all().map(|node| format!("port {}:\n{}\n", node.port, node.log_tail())).collect()
+    }
+}
+
+fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
+    server.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn cpu_of(servers: &[Mutex<Server>]) -> Result<CpuSeconds> {
+    servers.iter().try_fold(CpuSeconds::default(), |sum, server| Ok(sum.plus(lock(server).cpu()?)))
+}
+
+fn peak_bytes_of(servers: &[Mutex<Server>]) -> Result<f64> {
+    servers.iter().try_fold(0.0, |sum, server| Ok(sum + lock(server).memory()?.peak_bytes as f64))
+}
