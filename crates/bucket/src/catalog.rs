@@ -159,6 +159,8 @@ struct BlockList {
     generation: u64,
     /// Policy for several samples with one timestamp.
     duplicates: DuplicatePolicy,
+    /// Number of the catalogue that has the blocks; 0 without one.
+    catalogue_number: u64,
     /// True once the newest catalogue was found damaged: blocks may be missing.
     is_outdated: bool,
     /// True if the `meta.json` of a block is damaged.
@@ -258,6 +260,24 @@ impl BlockCatalog {
     pub fn duplicates(&self, folder: &Folder) -> DuplicatePolicy {
         let slot = self.folders.lock().get(folder).cloned();
         slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.duplicates)).unwrap_or_default()
+    }
+
+    /// Number of the catalogue that the blocks of `folder` were read from; 0 before the first read, and
+    /// without a catalogue.
+    #[must_use]
+    pub fn catalogue_number(&self, folder: &Folder) -> u64 {
+        let slot = self.folders.lock().get(folder).cloned();
+        slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.catalogue_number)).unwrap_or(0)
+    }
+
+    /// Reads the list of `folder` again. Waits on the calling thread, which is none of the runtime.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] if the bucket does not answer; the last list stays in use.
+    pub fn refresh_waiting(&self, folder: &Folder, ctx: &ReadContext) -> Result<(), QueryError> {
+        let timeout_ns = ctx.remaining_ns().min(as_ns(REFRESH_TIMEOUT));
+        let deadline_ns = self.clock.mono_ns().saturating_add(timeout_ns);
+        self.handle.block_on(self.refresh_now(folder, deadline_ns)).map_err(query_error)
     }
 
     /// Starts to run `work` for each block on threads that may wait, several at the same time, after its
@@ -506,8 +526,9 @@ impl BlockCatalog {
         };
         let is_same =
             blocks.len() == known.len() && blocks.iter().zip(&*known).all(|(a, b)| Arc::ptr_eq(a, b));
-        let duplicates = slot.latest.lock().as_ref().map(|latest| latest.snapshot.duplicates);
-        let duplicates = duplicates.unwrap_or_default();
+        let snapshot = slot.latest.lock().as_ref().map(|latest| latest.snapshot.clone());
+        let duplicates = snapshot.as_ref().map(|snapshot| snapshot.duplicates).unwrap_or_default();
+        let catalogue_number = snapshot.map_or(0, |snapshot| snapshot.number);
         let mut current = slot.list.write();
         let is_same = is_same && current.as_ref().is_none_or(|list| list.duplicates == duplicates);
         let last_generation = current.as_ref().map_or(0, |list| list.generation);
@@ -519,6 +540,7 @@ impl BlockCatalog {
             listed_ns,
             generation,
             duplicates,
+            catalogue_number,
             is_outdated: false,
         };
         *current = Some(list.clone());

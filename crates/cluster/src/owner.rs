@@ -12,6 +12,7 @@ mod options;
 mod publish;
 mod refused;
 mod resume;
+mod seam;
 mod status;
 mod store;
 mod windows;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
-use chronolith_cluster::peers::NodeReport;
+use chronolith_cluster::peers::{NodeReport, PublishedWindows};
 use chronolith_service::Service;
 use chronolith_service::access::jwt::providers::FetchReport;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
@@ -42,6 +42,8 @@ pub(crate) struct Web {
     query_node: OnceLock<Arc<QueryNode>>,
     /// Report of the partitions of the process; empty on a server that owns none.
     node_report: OnceLock<NodeReporter>,
+    /// Windows that have left the store; empty on a server that owns no partition.
+    published: OnceLock<Arc<dyn PublishedWindows>>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
     invalid_logged_ns: AtomicU64,
 }
@@ -81,6 +83,7 @@ impl Web {
             node_token: OnceLock::new(),
             query_node: OnceLock::new(),
             node_report: OnceLock::new(),
+            published: OnceLock::new(),
             invalid_logged_ns: AtomicU64::new(0),
             web_config: web_config.map(|path| WebConfigFile::new(path, UsedBy::Http)),
             carbon_tls: carbon_tls.map(|path| CarbonTls::new(path, &*env.disk)),
@@ -142,6 +145,16 @@ impl Web {
     /// Sets the report of the partitions of the process. Called once.
     pub(crate) fn set_node_report(&self, report: NodeReporter) {
         self.node_report.get_or_init(|| report);
+    }
+
+    /// Sets the windows that have left the store. Called once.
+    pub(crate) fn set_published(&self, published: Arc<dyn PublishedWindows>) {
+        self.published.get_or_init(|| published);
+    }
+
+    /// Windows that have left the store, on an owner.
+    pub(crate) fn published(&self) -> Option<&Arc<dyn PublishedWindows>> {
+        self.published.get()
     }
 
     /// Returns the report of the partitions of the process; `None` if it owns none.

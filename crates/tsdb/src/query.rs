@@ -22,6 +22,7 @@ pub(crate) mod metrics;
 pub(crate) mod peer;
 mod peer_failure;
 pub(crate) mod remote;
+mod seam;
 pub(crate) mod typed;
 pub(crate) mod typed_bucket;
 pub(crate) mod unit;

@@ -76,6 +76,8 @@ struct State {
     /// Time of the partition when a window was opened.
     opened_ms: BTreeMap<(StoreId, i64), i64>,
     held: BTreeMap<StoreId, VecDeque<Held>>,
+    /// First catalogue that has all samples which have left the head since the start, or are about to.
+    left: BTreeMap<StoreId, u64>,
 }
 
 /// Windows of an owner.
@@ -174,7 +176,8 @@ impl OwnerWindows {
     }
 
     fn with(env: &Env, data_dir: &Path, windows: OwnedWindows<StoreId>) -> OwnerWindows {
-        let state = State { windows, opened_ms: BTreeMap::new(), held: BTreeMap::new() };
+        let state =
+            State { windows, opened_ms: BTreeMap::new(), held: BTreeMap::new(), left: BTreeMap::new() };
         OwnerWindows {
             env: env.clone(),
             path: data_dir.join(FILE),
@@ -311,6 +314,12 @@ impl OwnerWindows {
                 leaving.insert(store.clone(), old);
             }
         }
+        for (store, cuts) in &leaving {
+            let held = state.held.get(store).into_iter().flatten().filter(|held| cuts.contains(&held.cut));
+            let newest = held.filter_map(|held| Some(held.settled?.catalogue)).max().unwrap_or(0);
+            let left = state.left.entry(store.clone()).or_insert(0);
+            *left = newest.max(*left);
+        }
         // The latest of several cuts of a window, which drops the samples of the others.
         let mut taken = BTreeMap::new();
         for (store, cuts) in &leaving {
@@ -355,6 +364,11 @@ impl OwnerWindows {
     /// Offset from which on a new owner has to read.
     pub(super) fn resume(&self) -> u64 {
         self.state.lock().windows.resume()
+    }
+
+    /// First catalogue of a store that has all samples which have left the head since the start; 0 = none.
+    pub(super) fn catalogue_needed(&self, store: &StoreId) -> u64 {
+        self.state.lock().left.get(store).copied().unwrap_or(0)
     }
 
     /// Counts of windows and cuts, and the offset from which on a new owner has to read.

@@ -36,6 +36,8 @@ pub(crate) enum ErrorKind {
     NotFound,
     /// Work of this kind runs already.
     Conflict,
+    /// A caller that reads blocks of an old catalogue.
+    Stale,
     /// A write to a server that has no store.
     ReadOnly,
     /// A part that this build leaves out.
@@ -52,7 +54,7 @@ impl ErrorKind {
             ErrorKind::Canceled => "canceled",
             ErrorKind::Timeout => "timeout",
             ErrorKind::Internal => "internal",
-            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Unavailable | ErrorKind::Stale => "unavailable",
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::TooManyRequests { .. } => "too_many_requests",
             ErrorKind::NotFound => "not_found",
@@ -76,6 +78,7 @@ impl ErrorKind {
             ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Stale => StatusCode::PRECONDITION_FAILED,
             ErrorKind::ReadOnly => StatusCode::METHOD_NOT_ALLOWED,
             ErrorKind::NotBuilt => StatusCode::NOT_IMPLEMENTED,
         }

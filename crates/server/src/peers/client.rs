@@ -43,6 +43,20 @@ const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 /// Characters of a refusal in an error.
 const SHOWN_CHARS_MAX: usize = 300;
 
+/// Call without an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CallError {
+    pub(super) why: String,
+    /// True if the node refuses the catalogue of the caller as too old.
+    pub(super) is_stale: bool,
+}
+
+impl From<String> for CallError {
+    fn from(why: String) -> CallError {
+        CallError { why, is_stale: false }
+    }
+}
+
 /// Client of all nodes.
 pub(super) struct NodeClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -95,14 +109,14 @@ impl NodeClient {
     /// Sends a request to the node at `address`, `HOST:PORT`; returns the body of a response with status 200.
     ///
     /// # Errors
-    /// The reason, without the address.
+    /// [`CallError`], without the address.
     pub(super) async fn send(
         &self,
         method: Method,
         address: &str,
         path: &str,
         body: Bytes,
-    ) -> Result<Incoming, String> {
+    ) -> Result<Incoming, CallError> {
         let uri = Uri::try_from(format!("{}://{address}{path}", self.scheme));
         let uri = uri.map_err(|_| format!("{address:?} is no address of a node: expected HOST:PORT"))?;
         let mut request = Request::new(Full::new(body));
@@ -119,7 +133,8 @@ impl NodeClient {
             return Ok(response.into_body());
         }
         let read = timeout(REFUSAL_TIME_MAX, beginning(response.into_body())).await;
-        Err(format!("status {}{}", status.as_u16(), read.unwrap_or_default()))
+        let why = format!("status {}{}", status.as_u16(), read.unwrap_or_default());
+        Err(CallError { why, is_stale: status == StatusCode::PRECONDITION_FAILED })
     }
 }
 

@@ -151,7 +151,7 @@ fn read_file(path: &Path, disk: &dyn Disk) -> Result<Vec<String>, String> {
 
 /// Asks a node for its report.
 async fn report(client: &NodeClient, address: &str) -> Result<NodeReport, String> {
-    let body = client.send(Method::GET, address, NODE_PATH, Bytes::new()).await?;
+    let body = client.send(Method::GET, address, NODE_PATH, Bytes::new()).await.map_err(|error| error.why)?;
     let bytes = read_body(body).await?;
     let json: ReportJson = serde_json::from_slice(&bytes).map_err(|error| format!("no report: {error}"))?;
     json.report()

@@ -24,7 +24,7 @@ use tokio::sync::mpsc::{self, channel as bounded_channel};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::client::{NodeClient, RECEIVE_BYTES_MAX, reason};
+use super::client::{CallError, NodeClient, RECEIVE_BYTES_MAX, reason};
 use super::counters::PeerCounters;
 use crate::limits::SELECT_PATH;
 
@@ -74,7 +74,13 @@ impl PeerTransport for PartitionTransport {
         // The stream notices the deadline by itself; here it ends the work of the other node.
         let task = self.calls.runtime.spawn(async move { drop(timeout(longest, work).await) });
         let runtime = self.calls.runtime.clone();
-        Box::new(PartitionStream { parts, task: task.abort_handle(), runtime, _reserved: reserved })
+        Box::new(PartitionStream {
+            parts,
+            task: task.abort_handle(),
+            runtime,
+            is_stale: false,
+            _reserved: reserved,
+        })
     }
 }
 
@@ -89,9 +95,10 @@ impl PeerStream for Refused {
 
 /// Answer as it arrives.
 struct PartitionStream {
-    parts: mpsc::Receiver<Result<Bytes, String>>,
+    parts: mpsc::Receiver<Result<Bytes, CallError>>,
     task: AbortHandle,
     runtime: Handle,
+    is_stale: bool,
     _reserved: Reservation,
 }
 
@@ -120,10 +127,17 @@ impl PeerStream for PartitionStream {
             };
             return match received {
                 Some(Ok(bytes)) => Ok(Some(bytes.into())),
-                Some(Err(what)) => Err(QueryError::Unavailable { what }),
+                Some(Err(CallError { why, is_stale })) => {
+                    self.is_stale = is_stale;
+                    Err(QueryError::Unavailable { what: why })
+                }
                 None => Ok(None),
             };
         }
+    }
+
+    fn is_stale(&self) -> bool {
+        self.is_stale
     }
 }
 
@@ -132,7 +146,7 @@ async fn run(
     calls: Calls,
     owners: OwnersOfPartition,
     call: Bytes,
-    sender: mpsc::Sender<Result<Bytes, String>>,
+    sender: mpsc::Sender<Result<Bytes, CallError>>,
 ) {
     let (node, mut body) = match first_answer(&calls, &owners, &call).await {
         Ok(answer) => answer,
@@ -148,7 +162,7 @@ async fn run(
             Err(error) => {
                 calls.counters.failed.add(1);
                 node.note_failure();
-                drop(sender.send(Err(format!("{}: {}", node.address(), reason(&error)))).await);
+                drop(sender.send(Err(format!("{}: {}", node.address(), reason(&error)).into())).await);
                 return;
             }
         };
@@ -166,12 +180,12 @@ async fn first_answer(
     calls: &Calls,
     owners: &OwnersOfPartition,
     call: &Bytes,
-) -> Result<(Arc<NodeAddress>, Incoming), String> {
+) -> Result<(Arc<NodeAddress>, Incoming), CallError> {
     let started_ns = calls.clock.mono_ns();
     let mut waiting = owners.ready().iter();
     let mut asked = FuturesUnordered::new();
     let mut failures: Vec<String> = Vec::new();
-    let mut hedge_count = 0;
+    let mut is_stale = false;
     let ask = |node: &Arc<NodeAddress>, is_hedge: bool| {
         let node = node.clone();
         let call = call.clone();
@@ -183,7 +197,7 @@ async fn first_answer(
     };
     match waiting.next() {
         Some(node) => asked.push(ask(node, false)),
-        None => return Err(owners.why_none()),
+        None => return Err(owners.why_none().into()),
     }
     loop {
         let slow = async {
@@ -199,20 +213,23 @@ async fn first_answer(
                     calls.counters.hedge_wins.add(u64::from(is_hedge));
                     return Ok((node, body));
                 }
-                Some((node, _, Err(why))) => {
-                    node.note_failure();
-                    failures.push(format!("{}: {why}", node.address()));
+                Some((node, _, Err(error))) => {
+                    // A node that refuses a catalogue is well.
+                    if !error.is_stale {
+                        node.note_failure();
+                    }
+                    is_stale |= error.is_stale;
+                    failures.push(format!("{}: {}", node.address(), error.why));
                     if let Some(next) = waiting.next() {
                         asked.push(ask(next, false));
                     }
                 }
-                None => return Err(failures.join("; ")),
+                None => return Err(CallError { why: failures.join("; "), is_stale }),
             },
             () = slow => {
                 if let Some(next) = waiting.next() {
-                    hedge_count += 1;
                     calls.counters.hedges.add(1);
-                    tracing::debug!(partition = %owners.partition(), hedge_count, "asking another owner");
+                    tracing::debug!(partition = %owners.partition(), "asking another owner");
                     asked.push(ask(next, true));
                 }
             }

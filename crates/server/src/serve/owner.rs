@@ -127,6 +127,7 @@ impl OwnedPartition {
         lifecycle.roles.set_owner(owner.clone());
         let reported = owner.clone();
         web.set_node_report(Box::new(move || report(&reported)));
+        web.set_published(owner.clone());
         let publish = {
             let owner = owner.clone();
             let web = web.clone();
@@ -141,7 +142,7 @@ impl OwnedPartition {
         if let Err(error) = owner.run(stop.flag()) {
             lifecycle.set_failure(format!("the owner has stopped: {error}"));
         }
-        // It ends at the stop; a panic in it was counted.
+        // The thread ends at the stop; a panic in it was counted.
         let _ = publication.join();
     }
 

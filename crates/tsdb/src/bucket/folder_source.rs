@@ -29,6 +29,20 @@ impl FolderSource {
         Ok(blocks)
     }
 
+    /// Number of the catalogue that the blocks were read from; 0 before it was read, and without one.
+    pub(crate) fn catalogue_number(&self) -> u64 {
+        self.catalog.catalogue_number(&self.folder)
+    }
+
+    /// Reads the newest catalogue. Waits on the calling thread, which is none of the runtime.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] if the bucket does not answer; as [`ReadContext::begin_wait`].
+    pub(crate) fn refresh(&self, ctx: &ReadContext) -> Result<(), QueryError> {
+        ctx.begin_wait()?;
+        self.catalog.refresh_waiting(&self.folder, ctx)
+    }
+
     /// Policy for several samples with one timestamp, from the catalogue.
     pub(crate) fn duplicates(&self) -> DuplicatePolicy {
         self.catalog.duplicates(&self.folder)

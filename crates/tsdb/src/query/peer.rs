@@ -9,6 +9,7 @@ mod batches;
 mod receiver;
 mod samples;
 pub(crate) mod sources;
+pub(crate) mod stale;
 pub(crate) mod transport;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use chronolith_model::{QueryError, ReadContext, TenantId};
 
 use batches::PeerBatches;
 use receiver::AnswerReceiver;
+use stale::StaleCalls;
 use transport::PeerTransport;
 
 /// Store of a tenant, or view of several ones, of a node.
@@ -38,6 +40,7 @@ pub struct PeerSource {
     store: PeerStore,
     limits: SelectLimits,
     catalogue: u64,
+    stale: Arc<StaleCalls>,
 }
 
 impl PeerSource {
@@ -50,6 +53,7 @@ impl PeerSource {
             store: PeerStore { store: RecordStore::Default, view: SelectView::Tenant },
             limits: SelectLimits::default(),
             catalogue: 0,
+            stale: Arc::default(),
         }
     }
 
@@ -69,6 +73,12 @@ impl PeerSource {
     #[must_use]
     pub fn with_catalogue(self, catalogue: u64) -> PeerSource {
         PeerSource { catalogue, ..self }
+    }
+
+    /// The same with a place for refusals of the number.
+    #[must_use]
+    pub(crate) fn with_stale_calls(self, stale: Arc<StaleCalls>) -> PeerSource {
+        PeerSource { stale, ..self }
     }
 
     /// Sends a call.
@@ -92,7 +102,8 @@ impl PeerSource {
             read: Read { request, wanted },
         };
         let stream = self.transport.send(encode_call(&call), ctx);
-        AnswerReceiver::new(self.transport.node(), stream, form, ctx)
+        Ok(AnswerReceiver::new(self.transport.node(), stream, form, ctx)?
+            .with_stale_calls(self.stale.clone()))
     }
 
     fn start_list(

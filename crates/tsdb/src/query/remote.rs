@@ -20,6 +20,7 @@ use super::deferred::DeferredSource;
 use super::fanout::stores_as_one;
 use super::peer::PeerStore;
 use super::peer::sources::PeerSources;
+use super::seam::SeamSource;
 use super::typed_bucket::TypedBucket;
 use super::unit::in_milliseconds;
 use crate::bucket::databases::RemoteDatabases;
@@ -73,9 +74,9 @@ impl RemoteSources {
         let source =
             FolderSource { catalog: self.blocks.clone(), folder: tenant.into(), expired_end: i64::MIN };
         let duplicates = source.duplicates();
-        let blocks: Arc<dyn Queryable> = Arc::new(TenantBucket::of_tenant(source));
+        let blocks: Arc<dyn Queryable> = Arc::new(TenantBucket::of_tenant(source.clone()));
         let store = PeerStore { store: RecordStore::Default, view: SelectView::Store };
-        self.with_recent(tenant, store, duplicates, blocks)
+        self.with_recent(tenant, store, duplicates, source, blocks)
     }
 
     /// The store of `policy` as floats, in its own unit of time.
@@ -85,9 +86,9 @@ impl RemoteSources {
         store: RecordStore,
         blocks: FolderSource,
     ) -> Arc<dyn Queryable> {
-        let blocks: Arc<dyn Queryable> = Arc::new(TenantBucket::of_policy(blocks));
+        let source: Arc<dyn Queryable> = Arc::new(TenantBucket::of_policy(blocks.clone()));
         let store = PeerStore { store, view: SelectView::Store };
-        self.with_recent(tenant, store, DuplicatePolicy::LastWins, blocks)
+        self.with_recent(tenant, store, DuplicatePolicy::LastWins, blocks, source)
     }
 
     /// The store of a policy with types.
@@ -97,9 +98,9 @@ impl RemoteSources {
         store: RecordStore,
         blocks: FolderSource,
     ) -> Arc<dyn Queryable> {
-        let blocks: Arc<dyn Queryable> = Arc::new(TypedBucket(blocks));
+        let source: Arc<dyn Queryable> = Arc::new(TypedBucket(blocks.clone()));
         let store = PeerStore { store, view: SelectView::Typed };
-        self.with_recent(tenant, store, DuplicatePolicy::LastWins, blocks)
+        self.with_recent(tenant, store, DuplicatePolicy::LastWins, blocks, source)
     }
 
     /// Adds the samples that owners have of a store to its blocks. Samples of blocks are older.
@@ -108,14 +109,13 @@ impl RemoteSources {
         tenant: &TenantId,
         store: PeerStore,
         duplicates: DuplicatePolicy,
+        folder: FolderSource,
         blocks: Arc<dyn Queryable>,
     ) -> Arc<dyn Queryable> {
         let Some(recent) = &self.recent else { return blocks };
-        let mut parts = vec![("bucket", blocks), ("owners", recent.source(tenant, store))];
-        if duplicates == DuplicatePolicy::LastWins {
-            parts.reverse();
-        }
-        stores_as_one(parts)
+        let recent = recent.clone();
+        let tenant = tenant.clone();
+        Arc::new(SeamSource { recent, tenant, store, duplicates, catalogue: Arc::new(folder), blocks })
     }
 
     /// The default store of `tenant`, and its Graphite store.

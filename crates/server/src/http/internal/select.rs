@@ -41,6 +41,7 @@ pub(super) async fn select(State(web): State<Arc<Web>>, request: Request) -> Res
 async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiError> {
     let started_ns = web.service.env.clock.mono_ns();
     let call = read_call(web, request).await?;
+    check_catalogue(web, &call)?;
     let source = web.service.lifecycle.readable_store()?.reader().source_of(&call);
     let longest_ms = ANSWER_TIMEOUT.as_secs() * 1000;
     let timeout_ms = if call.deadline_ms == 0 { longest_ms } else { call.deadline_ms.min(longest_ms) };
@@ -53,11 +54,14 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
             false => admitted.ctx().clone(),
         };
         let mut not_sent = None;
-        let mut send = |frames| {
-            parts.send(frames, &ctx).map_err(|error| {
+        // The last frames wait for the check after them.
+        let mut last: Option<Vec<u8>> = None;
+        let mut send = |frames| match last.replace(frames) {
+            Some(before) => parts.send(before, &ctx).map_err(|error| {
                 not_sent = Some(error);
                 QueryError::Canceled
-            })
+            }),
+            None => Ok(()),
         };
         let ended = send_answer(&*source, &call, 0, &ctx, &mut send);
         let metrics = web.metrics.select();
@@ -70,7 +74,9 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
             }
             Err(error) => return Err(not_sent.unwrap_or_else(|| error.into())),
         }
-        Ok(())
+        // Windows may have left while their series were read: without its end the answer is an error.
+        check_catalogue(web, &call)?;
+        last.map_or(Ok(()), |frames| parts.send(frames, &ctx))
     };
     stream::answer(web, admitted, KIND, print).await
 }
@@ -93,4 +99,17 @@ async fn read_call(web: &Arc<Web>, request: Request) -> Result<SelectCall, ApiEr
         };
         ApiError::new(kind, error)
     })
+}
+
+/// Refuses a caller that reads blocks of a catalogue without windows that have left the store.
+fn check_catalogue(web: &Web, call: &SelectCall) -> Result<(), ApiError> {
+    let Some(published) = web.published() else { return Ok(()) };
+    let needed = published.catalogue_needed(&call.tenant, call.store);
+    if call.catalogue >= needed {
+        return Ok(());
+    }
+    let found = call.catalogue;
+    let why =
+        format!("windows have left this node for blocks of catalogue {needed}, the caller reads {found}");
+    Err(ApiError::new(ErrorKind::Stale, why))
 }

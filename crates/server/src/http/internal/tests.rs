@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use axum::http::{Request, header};
 use chronolith_base::{Env, MemoryBudget};
+use chronolith_cluster::gateway::RecordStore;
+use chronolith_cluster::peers::PublishedWindows;
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::{PeerSource, PeerStream, PeerTransport, SelectLimits};
 use tokio::runtime::Handle;
@@ -191,4 +194,27 @@ async fn selects_have_permits_of_their_own_and_memory_of_queries() {
     let _all = memory.reserve(memory.limit_bytes()).expect("fits");
     let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("no memory");
     assert!(error.to_string().contains("memory"), "{error}");
+}
+
+/// Store whose windows leave while it is asked.
+struct Leaving(AtomicU64);
+
+impl PublishedWindows for Leaving {
+    fn catalogue_needed(&self, _: &TenantId, _: RecordStore) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Covers a gap: a window left the head after the caller had read the list of blocks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_without_the_blocks_of_windows_that_left_is_refused() {
+    let server = Arc::new(node(|_| {}).open());
+    server.store_series("anonymous", 0, &[&[("__name__", "up")]]);
+    server.web.set_published(Arc::new(Leaving(AtomicU64::new(0))));
+    let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("left meanwhile");
+    let want = "node n1: 412: windows have left this node for blocks of catalogue 1, the caller reads 0";
+    assert_eq!(error.to_string().trim_end(), want);
+    let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("has left");
+    let want = "node n1: 412: windows have left this node for blocks of catalogue 2, the caller reads 0";
+    assert_eq!(error.to_string().trim_end(), want);
 }

@@ -9,6 +9,7 @@ use chronolith_base::Reservation;
 use chronolith_format::select::{AnswerDecoder, AnswerForm, AnswerItem, AnswerWarnings, SeriesEntry};
 use chronolith_model::{QueryError, ReadContext};
 
+use super::stale::StaleCalls;
 use super::transport::PeerStream;
 use crate::query::peer_failure::{answer_error, error_of, unavailable};
 
@@ -21,6 +22,7 @@ pub(super) struct AnswerReceiver {
     received_bytes: u64,
     /// Memory of the decoder.
     memory: Reservation,
+    stale: Arc<StaleCalls>,
     ctx: ReadContext,
 }
 
@@ -38,7 +40,13 @@ impl AnswerReceiver {
         let memory = ctx.budget.reserve(0)?;
         let decoder = AnswerDecoder::default();
         let ctx = ctx.clone();
-        Ok(AnswerReceiver { node: node.into(), stream, decoder, form, received_bytes: 0, memory, ctx })
+        let stale = Arc::default();
+        Ok(AnswerReceiver { node: node.into(), stream, decoder, form, received_bytes: 0, memory, stale, ctx })
+    }
+
+    /// The same with a place for a refusal of the catalogue's number.
+    pub(super) fn with_stale_calls(self, stale: Arc<StaleCalls>) -> AnswerReceiver {
+        AnswerReceiver { stale, ..self }
     }
 
     /// Name of the node.
@@ -97,6 +105,11 @@ impl AnswerReceiver {
     /// Waits for further bytes of the answer.
     fn receive(&mut self) -> Result<(), QueryError> {
         let received = self.stream.next_bytes(&self.ctx).map_err(|error| match error {
+            QueryError::Unavailable { what } if self.stream.is_stale() => {
+                self.stale.note(format!("node {}: {what}", self.node));
+                // No error of a source: a partial result would have a gap.
+                QueryError::Canceled
+            }
             QueryError::Unavailable { what } => unavailable(&self.node, &what),
             other => other,
         })?;

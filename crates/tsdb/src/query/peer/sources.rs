@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use chronolith_format::record::RecordStore;
-use chronolith_format::select::{SelectLimits, SelectView};
+use chronolith_format::select::SelectLimits;
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{QueryError, Queryable, TenantId};
 
+use super::stale::StaleCalls;
 use super::transport::PeerTransport;
 use super::{PeerSource, PeerStore};
 use crate::query::deferred::DeferredSource;
@@ -42,8 +42,27 @@ impl PeerSources {
 }
 
 impl PeerSources {
-    /// Returns the series that the nodes have of a store of `tenant`.
-    pub(crate) fn source(&self, tenant: &TenantId, store: PeerStore) -> Arc<dyn Queryable> {
+    /// Returns the series that the nodes have of a store of `tenant`, for a caller that reads the blocks of
+    /// the catalogue with this number; refusals of the number are noted in `stale`.
+    pub(crate) fn source_at(
+        &self,
+        tenant: &TenantId,
+        store: PeerStore,
+        catalogue: u64,
+        stale: &Arc<StaleCalls>,
+    ) -> Arc<dyn Queryable> {
+        let stale = stale.clone();
+        self.source(tenant, move |source| {
+            source.with_store(store).with_catalogue(catalogue).with_stale_calls(stale.clone())
+        })
+    }
+
+    /// Returns the series of all nodes, with the settings of `set` for each call.
+    fn source(
+        &self,
+        tenant: &TenantId,
+        set: impl Fn(PeerSource) -> PeerSource + Send + Sync + 'static,
+    ) -> Arc<dyn Queryable> {
         let list = self.list.clone();
         let limits = self.limits;
         let tenant = tenant.clone();
@@ -51,7 +70,7 @@ impl PeerSources {
             let peers = list.peers()?;
             let part = |peer: Arc<dyn PeerTransport>| {
                 let name = format!("node {}", peer.node());
-                let source = PeerSource::new(peer, &tenant).with_store(store).with_limits(limits);
+                let source = set(PeerSource::new(peer, &tenant).with_limits(limits));
                 let source: Arc<dyn Queryable> = Arc::new(source);
                 (name, source)
             };
@@ -73,6 +92,6 @@ impl ChangeWatch for PeerSources {
 
 impl TenantSources for PeerSources {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        self.source(tenant, PeerStore { store: RecordStore::Default, view: SelectView::Tenant })
+        self.source(tenant, |source| source)
     }
 }

@@ -21,4 +21,10 @@ pub trait PeerStream: Send {
     /// # Errors
     /// [`QueryError::Unavailable`] without the name of the node; as [`ReadContext::check_source`].
     fn next_bytes(&mut self, ctx: &ReadContext) -> Result<Option<Vec<u8>>, QueryError>;
+
+    /// Returns true after an error of [`PeerStream::next_bytes`] if the node refuses the catalogue of the
+    /// call as too old.
+    fn is_stale(&self) -> bool {
+        false
+    }
 }

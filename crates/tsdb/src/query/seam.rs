@@ -1,0 +1,155 @@
+//! A store as its blocks in the bucket and the samples of other nodes, without a gap between both.
+//!
+//! Invariants: a call has the number of a catalogue whose blocks are read. A node from which samples have
+//! left since they are in blocks of a later catalogue refuses the call; the catalogue is then read again, and
+//! the store is opened once more, before its first series is returned. Samples that both have count once.
+//! Not here: when samples may leave a node (`cluster`), merges (`fanout`).
+
+use std::sync::Arc;
+
+use chronolith_model::query::{Opened, Read, Source, Wanted, visit_listed};
+use chronolith_model::{
+    DuplicatePolicy, QueryError, Queryable, ReadContext, SeriesBatches, SeriesRead, TenantId, TimeRange,
+};
+
+use super::fanout::stores_as_one;
+use super::peer::PeerStore;
+use super::peer::sources::PeerSources;
+use super::peer::stale::StaleCalls;
+use crate::bucket::folder_source::FolderSource;
+
+/// Catalogue of the blocks of a store.
+pub(super) trait SeamCatalogue: Send + Sync {
+    /// Waits for the first read of the list of blocks.
+    ///
+    /// # Errors
+    /// As a query that reads the list.
+    fn wait(&self, ctx: &ReadContext) -> Result<(), QueryError>;
+
+    /// Returns the number of the catalogue in use; 0 = none.
+    fn number(&self) -> u64;
+
+    /// Reads the newest catalogue. Waits for the bucket.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] if the bucket does not answer.
+    fn refresh(&self, ctx: &ReadContext) -> Result<(), QueryError>;
+}
+
+impl SeamCatalogue for FolderSource {
+    fn wait(&self, ctx: &ReadContext) -> Result<(), QueryError> {
+        self.blocks_in(TimeRange::new(0, 0), ctx).map(drop)
+    }
+
+    fn number(&self) -> u64 {
+        self.catalogue_number()
+    }
+
+    fn refresh(&self, ctx: &ReadContext) -> Result<(), QueryError> {
+        FolderSource::refresh(self, ctx)
+    }
+}
+
+/// Blocks and nodes of a store.
+#[derive(Clone)]
+pub(super) struct SeamSource {
+    pub(super) recent: Arc<PeerSources>,
+    pub(super) tenant: TenantId,
+    pub(super) store: PeerStore,
+    /// Policy for samples with one timestamp.
+    pub(super) duplicates: DuplicatePolicy,
+    /// Catalogue of the blocks.
+    pub(super) catalogue: Arc<dyn SeamCatalogue>,
+    pub(super) blocks: Arc<dyn Queryable>,
+}
+
+impl SeamSource {
+    /// Opens blocks and nodes. The number belongs to the list of blocks that is read, or to an older one.
+    fn begin(&self, read: Read, ctx: &ReadContext) -> Result<(Opened, Arc<StaleCalls>), QueryError> {
+        ctx.begin_wait()?;
+        // The first read of the list is waited for, so that there is a number.
+        self.catalogue.wait(ctx)?;
+        let stale = Arc::new(StaleCalls::default());
+        let number = self.catalogue.number();
+        let nodes = self.recent.source_at(&self.tenant, self.store, number, &stale);
+        let mut parts = vec![("bucket", self.blocks.clone()), ("owners", nodes)];
+        if self.duplicates == DuplicatePolicy::LastWins {
+            parts.reverse();
+        }
+        Ok((stores_as_one(parts).open(read, ctx)?, stale))
+    }
+
+    /// Opens both again after a refusal, with the newest catalogue.
+    fn begin_again(&self, read: Read, ctx: &ReadContext) -> Result<(Opened, Arc<StaleCalls>), QueryError> {
+        self.catalogue.refresh(ctx)?;
+        self.begin(read, ctx)
+    }
+}
+
+/// Returns the error of a store whose nodes refuse the newest catalogue too.
+fn still_stale(why: String) -> QueryError {
+    QueryError::Unavailable { what: format!("{why}, and the bucket has no later one yet; try again") }
+}
+
+impl Source for SeamSource {
+    fn open(&self, read: Read, ctx: &ReadContext) -> Result<Opened, QueryError> {
+        match read.wanted {
+            Wanted::EachLabelValue { name, prefix } => visit_listed(self, read.request, name, prefix, ctx),
+            Wanted::SoleLabelValues { .. } => Ok(Opened::Cursor(None)),
+            Wanted::Series | Wanted::Estimate | Wanted::LabelNames | Wanted::LabelValues { .. } => {
+                let (opened, stale) = self.begin(read.clone(), ctx)?;
+                let source = self.clone();
+                let ctx = ctx.clone();
+                Ok(match opened {
+                    Opened::Series(batches) => {
+                        let again = Some(Again { source, read, stale, ctx });
+                        Opened::Series(Box::new(SeamBatches { batches, again }))
+                    }
+                    Opened::List(list) => Opened::List(Box::new(move || {
+                        let result = list();
+                        if stale.take().is_none() {
+                            return result;
+                        }
+                        let (opened, stale) = source.begin_again(read, &ctx)?;
+                        let result = opened.into_list()();
+                        stale.take().map_or(result, |why| Err(still_stale(why)))
+                    })),
+                    other => other,
+                })
+            }
+        }
+    }
+}
+
+/// Read that may have to be opened again.
+struct Again {
+    source: SeamSource,
+    read: Read,
+    stale: Arc<StaleCalls>,
+    ctx: ReadContext,
+}
+
+/// Series of blocks and nodes. The first batch waits for all of them, and refusals come before it.
+struct SeamBatches {
+    batches: Box<dyn SeriesBatches>,
+    again: Option<Again>,
+}
+
+impl SeriesBatches for SeamBatches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        let start = out.len();
+        let result = self.batches.next_batch(out);
+        let Some(Again { source, read, stale, ctx }) = self.again.take() else { return result };
+        if stale.take().is_none() {
+            return result;
+        }
+        out.truncate(start);
+        let (opened, stale) = source.begin_again(read, &ctx)?;
+        self.batches = opened.into_series();
+        let result = self.batches.next_batch(out);
+        stale.take().map_or(result, |why| Err(still_stale(why)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
