@@ -317,8 +317,7 @@ pub(crate) fn get_of(port: u16, path: &str, tenant: &str) -> Result<(u16, String
     get_with(port, path, &format!("X-Scope-OrgID: {tenant}\r\n"))
 }
 
-/// Answer to a GET with `headers`, each of which ends with a line break.
-pub(crate) fn get_with(port: u16, path: &str, headers: &str) -> Result<(u16, String)> {
+fn get_with(port: u16, path: &str, headers: &str) -> Result<(u16, String)> {
     let mut stream = connect(port)?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n{headers}\r\n").as_bytes())?;
     let mut answer = Vec::new();

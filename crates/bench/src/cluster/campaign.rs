@@ -6,6 +6,7 @@
 //! that is neither within the ledger's bounds nor an error ends the campaign with a failure.
 //! Not here: figures of speed (`cluster`).
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -64,6 +65,10 @@ pub(crate) struct Options {
     /// Series of a sender, a multiple of 500.
     #[arg(long, default_value_t = 5_000)]
     series: usize,
+    /// Age of an acknowledgement from which an answer has to have its samples: query nodes do not wait for
+    /// the ends of the log.
+    #[arg(long, default_value_t = 10)]
+    lag_seconds: u64,
     /// Seed of the kills.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -271,13 +276,22 @@ impl<'a> Campaign<'a> {
 
     /// Compares answers of query nodes with the ledger.
     fn read(&self) {
+        let lag = Duration::from_secs(self.options.lag_seconds);
+        // Acknowledged steps of each sender, the oldest first.
+        let mut past: VecDeque<(Instant, Vec<u64>)> = VecDeque::new();
         let mut turn = 0;
         while !self.is_over() {
             std::thread::sleep(READ_PAUSE);
             turn += 1;
+            let acked = self.ledgers.iter().map(|ledger| ledger.acked.load(Ordering::Acquire)).collect();
+            past.push_back((Instant::now(), acked));
+            while past.get(1).is_some_and(|(at, _)| at.elapsed() >= lag) {
+                past.pop_front();
+            }
+            let Some((_, old)) = past.front().filter(|(at, _)| at.elapsed() >= lag) else { continue };
             let ledger = &self.ledgers[turn % self.ledgers.len()];
             let port = self.nodes.query_ports[turn % self.nodes.query_ports.len()];
-            let before = ledger.acked.load(Ordering::Acquire);
+            let before = old[turn % self.ledgers.len()];
             if before == 0 {
                 continue;
             }
@@ -290,7 +304,8 @@ impl<'a> Campaign<'a> {
                         self.counts.answers_equal.fetch_add(1, Ordering::Relaxed);
                     } else {
                         let first = ledger.first_series;
-                        let (least, most) = (before * pods, after * pods);
+                        let least = before * pods;
+                        let most = after * pods;
                         self.fault(format!(
                             "series {first}: {count} samples, the ledger has {least} to {most}"
                         ));
@@ -301,7 +316,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Count and sum of all samples of the first pod of a sender, as of the ends of the log.
+    /// Count and sum of all samples of the first pod of a sender.
     fn ask(&self, port: u16, ledger: &Ledger) -> Result<Answer> {
         let selector = pods_selector(ledger.first_series, ledger.first_series + POD_SERIES);
         let steps = ledger.sent.load(Ordering::Acquire) as i64 + 1;
@@ -314,7 +329,7 @@ impl<'a> Campaign<'a> {
         let number = |function: &str| -> Result<f64> {
             let query = format!("sum({function}({selector}[{range_s}s]))");
             let path = http::query_path(&query, end_ms);
-            let answer = http::get_with(port, &path, "X-Chronolith-Read-Consistency: strong\r\n")?;
+            let answer = http::get(port, &path)?;
             http::number_of(answer.0, &answer.1)
         };
         Ok(Answer { count: number("count_over_time")? as u64, sum: number("sum_over_time")? })
@@ -368,7 +383,7 @@ impl<'a> Campaign<'a> {
         let mut table = Table::new("A cluster under kills", ["count"]);
         let of = |count: &AtomicUsize| count.load(Ordering::Acquire) as f64;
         let ack_ms = self.ack_ms.lock().expect("no panic");
-        for (label, figure) in [
+        let figures = [
             ("samples acknowledged", self.acked_samples() as f64),
             ("processes killed", of(&self.counts.kills)),
             ("brokers killed", of(&self.counts.broker_kills)),
@@ -380,7 +395,8 @@ impl<'a> Campaign<'a> {
             ("ack p50, ms", at(&ack_ms, 0.5)),
             ("ack p99, ms", at(&ack_ms, 0.99)),
             ("longest ack, ms", largest(&ack_ms)),
-        ] {
+        ];
+        for (label, figure) in figures {
             table.row(label, 0, [figure]);
         }
         run.table(table);

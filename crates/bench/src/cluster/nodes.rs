@@ -33,7 +33,7 @@ pub(super) struct NodeSetup {
     pub(super) query_count: usize,
 }
 
-/// Running nodes.
+/// Running nodes, each of which may be killed and started by any thread.
 pub(super) struct Nodes {
     gateways: Vec<Mutex<Server>>,
     owners: Vec<Mutex<Server>>,
