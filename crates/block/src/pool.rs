@@ -261,7 +261,7 @@ impl BlockPool {
             return;
         }
         let mut idle: Vec<_> = open.entries.iter().filter(|entry| entry.is_idle()).cloned().collect();
-        idle.sort_unstable_by_key(|entry| entry.last_use());
+        idle.sort_by_cached_key(|entry| entry.last_use());
         let mut closed_count = 0u64;
         for entry in idle {
             if !all && fits(1) {

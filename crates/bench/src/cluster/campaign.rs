@@ -169,16 +169,10 @@ impl<'a> Campaign<'a> {
         std::thread::scope(|scope| {
             let senders: Vec<_> =
                 self.ledgers.iter().map(|ledger| scope.spawn(move || self.send(ledger))).collect();
-            scope.spawn(|| self.kill_nodes());
             scope.spawn(|| self.kill_brokers());
             scope.spawn(|| self.read());
-            let length = Duration::from_secs(self.options.seconds);
-            while start.elapsed() < length || self.acked_samples() < self.options.samples {
-                std::thread::sleep(Duration::from_secs(1));
-                if !self.faults.lock().expect("no panic").is_empty() {
-                    break;
-                }
-            }
+            // On this thread: processes end with the thread that has started them.
+            self.kill_nodes(start + Duration::from_secs(self.options.seconds));
             self.is_over.store(true, Ordering::Release);
             senders.into_iter().try_for_each(|sender| sender.join().expect("a sender does not panic"))
         })?;
@@ -238,10 +232,13 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Kills a node every 3 to 6 seconds and starts it at once.
-    fn kill_nodes(&self) {
+    /// Kills a node every 3 to 6 seconds and starts it at once, until `end`, until the samples are there, or
+    /// until a fault was found.
+    fn kill_nodes(&self, end: Instant) {
         let mut random = mix(self.options.seed);
-        while !self.is_over() {
+        while (Instant::now() < end || self.acked_samples() < self.options.samples)
+            && self.faults.lock().expect("no panic").is_empty()
+        {
             random = mix(random);
             self.pause(Duration::from_millis(3_000 + random % 3_000));
             random = mix(random);

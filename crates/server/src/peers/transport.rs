@@ -131,7 +131,11 @@ impl PeerStream for PartitionStream {
                     self.is_stale = is_stale;
                     Err(QueryError::Unavailable { what: why })
                 }
-                None => Ok(None),
+                None => {
+                    // The deadline ends the task and with it the parts.
+                    ctx.check_source()?;
+                    Ok(None)
+                }
             };
         }
     }
