@@ -270,7 +270,7 @@ impl BlockCatalog {
         slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.catalogue_number)).unwrap_or(0)
     }
 
-    /// Reads the list of `folder` again. Waits on the calling thread, which is none of the runtime.
+    /// Reads the list of `folder` again. Blocks the thread; must not be called from a task of the runtime.
     ///
     /// # Errors
     /// [`QueryError::Unavailable`] if the bucket does not answer; the last list stays in use.

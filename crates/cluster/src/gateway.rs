@@ -170,7 +170,7 @@ impl Gateway {
     }
 
     /// Returns the Graphite store of a tenant; creates it in the databases of the bucket if there is none.
-    /// The first call for a tenant reads the bucket, and blocks the thread, which is none of its runtime.
+    /// The first call for a tenant reads the bucket, and blocks the thread.
     ///
     /// # Errors
     /// [`GatewayError::ReservedTenant`], and [`GatewayError::NotReady`] if the bucket does not answer.

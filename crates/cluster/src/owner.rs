@@ -25,8 +25,8 @@ use bytes::Bytes;
 use chronolith_base::{Clock, Env};
 use chronolith_bucket::Store;
 use chronolith_format::record::{Cut, Record, RecordError, decode_record};
+use chronolith_model::WriteBatch;
 use chronolith_model::log_position::{LogPartition, Position};
-use chronolith_model::{StoreId, WriteBatch};
 use chronolith_replicated_log::{Bounds, LogError, Record as LogRecord, ReplicatedLog};
 use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WalError, WriteError};
 use parking_lot::Mutex;
@@ -42,7 +42,6 @@ pub(crate) use resume::stored_resume;
 use status::StatusState;
 pub use status::{CutStatus, NotReady, OwnerStatus};
 pub use store::open_store;
-pub use windows::HeldWindows;
 use windows::OwnerWindows;
 
 /// Shortest and longest pause after a failure that a repeat may end.
@@ -80,7 +79,7 @@ pub struct OwnerParts {
     pub log: Arc<dyn ReplicatedLog>,
     /// Bucket of the cluster.
     pub bucket: Arc<Store>,
-    /// Runtime of the requests to the bucket. The threads of the owner are none of it.
+    /// Runtime of the requests to the bucket. Threads of the owner are not its tasks.
     pub handle: Handle,
     /// Store, opened for the partition ([`open_store`]).
     pub tsdb: Arc<Tsdb>,
@@ -215,12 +214,6 @@ impl Owner {
         }
         self.status.set_publication_fault(published.as_ref().err().cloned());
         published
-    }
-
-    /// Returns the cuts of a store whose samples are in the head although a block may have them.
-    #[must_use]
-    pub fn held_windows(&self, store: &StoreId) -> Vec<HeldWindows> {
-        self.windows.held_of(store)
     }
 
     /// Returns the state of the owner.

@@ -38,7 +38,7 @@ pub struct VerifyParts {
     pub log: Arc<dyn ReplicatedLog>,
     /// Bucket of the cluster.
     pub bucket: Arc<Store>,
-    /// Runtime of the requests to the bucket. The calling thread is none of it.
+    /// Runtime of the requests to the bucket. A check must not be called from one of its tasks.
     pub handle: Handle,
     /// Clock.
     pub env: Env,

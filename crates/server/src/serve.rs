@@ -418,7 +418,7 @@ impl Server {
 }
 
 /// Makes a query node of a server that has the addresses of owners.
-fn open_query_node(
+pub(crate) fn open_query_node(
     web: &Web,
     sources: &BucketSources,
     handle: &Handle,

@@ -160,7 +160,7 @@ impl Lifecycle {
 
     /// Records why the store could not be opened, or is no longer changed: nothing but a restart helps.
     pub fn set_failure(&self, why: String) {
-        tracing::error!(why, "only a restart helps");
+        tracing::error!(why, "not ready, a restart is needed");
         let _ = self.failure.set(why);
     }
 

@@ -211,7 +211,7 @@ impl Writes {
 }
 
 impl<'a> Writing<'a> {
-    /// Names the request, for those who look up samples that an owner of a cluster has refused.
+    /// Id of the request, under which an owner of a cluster lists the samples that it refuses.
     #[must_use]
     pub fn of_request(self, request_id: &'a dyn fmt::Display) -> Writing<'a> {
         Writing { request_id, ..self }

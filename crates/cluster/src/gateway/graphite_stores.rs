@@ -42,7 +42,7 @@ impl GraphiteStores {
     }
 
     /// Makes sure that the bucket names the Graphite store of a tenant. The first call for a tenant reads the
-    /// bucket, and blocks the thread, which is none of the runtime.
+    /// bucket, and blocks the thread.
     ///
     /// # Errors
     /// The bucket does not answer, or its databases are damaged; the text says which.

@@ -113,7 +113,11 @@ impl Publication {
     /// Publishes a cut of a store, which settles it.
     fn publish(&self, owned: Owned<'_>, store: &StoreId, held: &Held) -> Result<(), String> {
         let Some(folder) = owned.tsdb.cuts().folder_of(store) else {
-            tracing::info!(?store, cut = held.cut, "dropped the cut windows of a store that was dropped");
+            tracing::info!(
+                ?store,
+                cut = held.cut,
+                "left out the cut windows of a store that no longer exists"
+            );
             owned.windows.settle(store, held.cut, 0);
             return Ok(());
         };

@@ -25,7 +25,7 @@ pub(super) struct RefusedRecords {
 }
 
 impl RefusedRecords {
-    /// Requests run on the runtime of `handle`; the caller's thread is none of it.
+    /// Requests run on the runtime of `handle`.
     pub(super) fn new(store: Arc<Store>, clock: Arc<dyn Clock>, handle: Handle) -> RefusedRecords {
         RefusedRecords { store, clock, handle }
     }

@@ -58,15 +58,16 @@ pub(super) struct WindowCounts {
 }
 
 /// Windows of a cut that the head has, for readers whose catalogue may have their block.
+#[cfg(test)]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldWindows {
+pub(super) struct HeldWindows {
     /// Offset of the cut.
-    pub cut: u64,
+    pub(super) cut: u64,
     /// Times of the windows, in the unit of the store. Later samples may lie in them as well.
-    pub windows: Vec<TimeRange>,
+    pub(super) windows: Vec<TimeRange>,
     /// Number of a snapshot of the catalogue that has the cut, as all later ones; `None` if no block of it is
     /// known to be live.
-    pub catalogue: Option<u64>,
+    pub(super) catalogue: Option<u64>,
 }
 
 /// State that the threads of an owner share.
@@ -382,6 +383,7 @@ impl OwnerWindows {
     }
 
     /// Cuts of a store with samples in the head.
+    #[cfg(test)]
     pub(super) fn held_of(&self, store: &StoreId) -> Vec<HeldWindows> {
         let state = self.state.lock();
         let held = state.held.get(store).into_iter().flatten();

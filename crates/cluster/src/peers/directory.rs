@@ -93,7 +93,7 @@ impl OwnerDirectory {
         }
     }
 
-    /// Returns the owners of a partition: of ready ones first those that answered the last call.
+    /// Returns the owners of a partition. Ready owners whose last call failed come last.
     #[must_use]
     pub fn owners_of(&self, partition: PartitionId) -> OwnersOfPartition {
         let now_ns = self.clock.mono_ns();

@@ -83,7 +83,7 @@ impl OwnersOfPartition {
         self.partition
     }
 
-    /// Ready owners, those that answer first.
+    /// Ready owners, in the order in which they are asked.
     #[must_use]
     pub fn ready(&self) -> &[Arc<NodeAddress>] {
         &self.ready

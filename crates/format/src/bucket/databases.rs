@@ -5,20 +5,18 @@
 //! Not here: the catalogue of databases (`model::databases`). Layout: `docs/bucket/databases.md`.
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
-use chronolith_base::crc::crc32c;
 use chronolith_base::hash::HashSet;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::databases::{
     BucketDatabase, BucketDatabases, BucketPolicy, BucketStoreId, DroppedStore,
 };
 
+use super::numbered::header::{SnapshotFormat, put_checksum, read_checksum};
 use super::numbered::{NumberedSnapshot, SnapshotKey, Stamp};
 use super::packed::{Unpacker, put_packed};
 use super::texts::check_end;
 use crate::lists::{put_list, put_text, read_list, read_text};
 
-/// First four bytes of a snapshot.
-const MAGIC: [u8; 4] = *b"CLDS";
 /// Version without a Graphite store.
 const VERSION_WITHOUT_GRAPHITE: u16 = 1;
 /// Version with a Graphite store, whose objects are bound to no folder.
@@ -30,6 +28,9 @@ const RAW_BYTES_MAX: usize = 64 << 20;
 /// Bytes before the packed content.
 const HEADER_BYTES: usize = 48;
 const WHAT: &str = "databases in a bucket";
+/// Format that is written. Earlier versions are read here as well.
+const FORMAT: SnapshotFormat =
+    SnapshotFormat { what: WHAT, magic: "CLDS", version: VERSION, version_text: "version 1 to 3" };
 /// Last byte since version 2: the tenant has a Graphite store.
 const HAS_GRAPHITE: u8 = 1;
 
@@ -81,16 +82,8 @@ impl NumberedSnapshot for DatabasesSnapshot {
             return Err(TooLong(raw.len()));
         }
         let start = out.len();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&[0, 0]);
-        out.extend_from_slice(&self.stamp.number.to_le_bytes());
-        out.extend_from_slice(&self.stamp.writer);
-        out.extend_from_slice(&self.stamp.created_ms.to_le_bytes());
-        let key = SnapshotKey { folder, number: self.stamp.number };
-        out.extend_from_slice(&key.folder_crc().to_le_bytes());
-        let sum = crc32c(out.get(start..).unwrap_or_default());
-        out.extend_from_slice(&sum.to_le_bytes());
+        FORMAT.put_header(&self.stamp, folder, out);
+        put_checksum(start, out);
         put_packed(&raw, out);
         Ok(())
     }
@@ -134,24 +127,19 @@ struct Header {
 
 fn read_header(header: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, DecodeError> {
     let magic = header.bytes(WHAT, 4)?;
-    if magic != MAGIC {
+    if magic != FORMAT.magic.as_bytes() {
         return Err(invalid("magic CLDS", 0, u64::from(magic.first().copied().unwrap_or(0))));
     }
     let version = header.le_u16(WHAT)?;
     if !(VERSION_WITHOUT_GRAPHITE..=VERSION).contains(&version) {
-        return Err(invalid("version 1 to 3", 4, u64::from(version)));
+        return Err(invalid(FORMAT.version_text, 4, u64::from(version)));
     }
     let zero = header.le_u16(WHAT)?;
     let number = header.le_u64(WHAT)?;
     let writer = read_bytes(header)?;
     let created_ms = header.le_u64(WHAT)?.cast_signed();
     let folder_crc = if version > VERSION_WITHOUT_FOLDER { Some(header.le_u32(WHAT)?) } else { None };
-    let end = header.offset();
-    let found = header.le_u32(WHAT)?;
-    let expected = crc32c(bytes.get(..end).unwrap_or_default());
-    if found != expected {
-        return Err(DecodeError::Checksum { what: WHAT, offset: end, expected, found });
-    }
+    read_checksum(WHAT, header, bytes)?;
     if zero != 0 {
         return Err(invalid("zero", 6, u64::from(zero)));
     }

@@ -10,6 +10,7 @@ use std::fmt::Display;
 use chronolith_base::DecodeError;
 use chronolith_base::crc::crc32c;
 
+pub(super) mod header;
 #[cfg(test)]
 mod tests;
 

@@ -6,22 +6,18 @@
 //! Not here: what a map means (`model::partition`), changes of it. Layout: `docs/bucket/partitions.md`.
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
-use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::partition::{PartitionEpoch, PartitionMap};
 
+use super::numbered::header::{SnapshotFormat, put_checksum, read_checksum};
 use super::numbered::{NumberedSnapshot, SnapshotKey, Stamp};
 use super::packed::{Unpacker, put_packed};
 use super::texts::check_end;
 
-/// First four bytes of a snapshot.
-const MAGIC: [u8; 4] = *b"CLPM";
-/// Version that is written, and the only one that is read.
-const VERSION: u16 = 1;
+const FORMAT: SnapshotFormat =
+    SnapshotFormat { what: WHAT, magic: "CLPM", version: 1, version_text: "version 1" };
 /// Bytes of the unpacked content: a thousand changes of ten thousand partitions.
 const RAW_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the header before its checksum.
-const HEADER_BYTES: usize = 44;
 const WHAT: &str = "partition map";
 
 /// The partition map at one moment.
@@ -67,23 +63,17 @@ impl NumberedSnapshot for PartitionsSnapshot {
             return Err(MapTooLong(raw.len()));
         }
         let start = out.len();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&[0, 0]);
-        out.extend_from_slice(&self.stamp.number.to_le_bytes());
-        out.extend_from_slice(&self.stamp.writer);
-        out.extend_from_slice(&self.stamp.created_ms.to_le_bytes());
-        let key = SnapshotKey { folder, number: self.stamp.number };
-        out.extend_from_slice(&key.folder_crc().to_le_bytes());
-        let sum = crc32c(out.get(start..).unwrap_or_default());
-        out.extend_from_slice(&sum.to_le_bytes());
+        FORMAT.put_header(&self.stamp, folder, out);
+        put_checksum(start, out);
         put_packed(&raw, out);
         Ok(())
     }
 
     fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<PartitionsSnapshot, DecodeError> {
         let mut reader = ByteReader::new(bytes);
-        let stamp = read_header(&mut reader, bytes, key)?;
+        let header = FORMAT.read_header(&mut reader)?;
+        read_checksum(WHAT, &mut reader, bytes)?;
+        let stamp = header.check(key)?;
         let left = reader.remaining();
         let mut raw = Vec::new();
         Unpacker::default().unpack(WHAT, reader.bytes(WHAT, left)?, RAW_BYTES_MAX, &mut raw)?;
@@ -96,39 +86,6 @@ impl NumberedSnapshot for PartitionsSnapshot {
         let map = map.map_err(|_| invalid(expected, 0, count))?;
         Ok(PartitionsSnapshot { stamp, map })
     }
-}
-
-fn read_header(
-    reader: &mut ByteReader<'_>,
-    bytes: &[u8],
-    key: SnapshotKey<'_>,
-) -> Result<Stamp, DecodeError> {
-    let magic = reader.be_u32(WHAT)?;
-    if magic != u32::from_be_bytes(MAGIC) {
-        return Err(invalid("CLPM", 0, u64::from(magic)));
-    }
-    let version = reader.le_u16(WHAT)?;
-    reader.bytes(WHAT, 2)?;
-    let number = reader.le_u64(WHAT)?;
-    let mut writer = [0; 16];
-    writer.copy_from_slice(reader.bytes(WHAT, 16)?);
-    let created_ms = reader.le_u64(WHAT)?.cast_signed();
-    if version != VERSION {
-        return Err(invalid("version 1", 4, u64::from(version)));
-    }
-    let folder_crc = reader.le_u32(WHAT)?;
-    let found = reader.le_u32(WHAT)?;
-    let expected = crc32c(bytes.get(..HEADER_BYTES).unwrap_or_default());
-    if found != expected {
-        return Err(DecodeError::Checksum { what: WHAT, offset: HEADER_BYTES, expected, found });
-    }
-    if number != key.number {
-        return Err(invalid("the number of its name", 8, number));
-    }
-    if folder_crc != key.folder_crc() {
-        return Err(invalid("the checksum of its folder", 40, u64::from(folder_crc)));
-    }
-    Ok(Stamp { number, writer, created_ms })
 }
 
 fn put_epochs(epochs: &[PartitionEpoch], out: &mut Vec<u8>) {

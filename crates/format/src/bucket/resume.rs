@@ -4,19 +4,15 @@
 //! Not here: the rule for the offset (`model::cut`), reading and storing it (`cluster`). Layout:
 //! `docs/bucket/resume.md`.
 
-use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::log_position::{LogPartition, PartitionId, Position, TopicId};
 
+use super::numbered::header::{SnapshotFormat, put_checksum, read_checksum};
 use super::numbered::{NumberedSnapshot, SnapshotKey, SnapshotNames, Stamp};
 use super::texts::check_end;
 
-/// First four bytes of a snapshot.
-const MAGIC: [u8; 4] = *b"CLRS";
-/// Version that is written, and the only one that is read.
-const VERSION: u16 = 1;
-/// Bytes before the checksum.
-const CONTENT_BYTES: usize = 72;
+const FORMAT: SnapshotFormat =
+    SnapshotFormat { what: WHAT, magic: "CLRS", version: 1, version_text: "version 1" };
 const WHAT: &str = "offset to resume from";
 
 /// The oldest record of a partition with a sample that is in no live block, at one moment.
@@ -43,11 +39,6 @@ impl ResumeSnapshot {
 #[error("a position is missing")]
 pub struct PositionMissing;
 
-#[cold]
-fn invalid(expected: &'static str, offset: usize, found: u64) -> DecodeError {
-    DecodeError::Invalid { what: WHAT, offset, expected, found }
-}
-
 impl NumberedSnapshot for ResumeSnapshot {
     const FOLDER: &'static str = "resume/";
     const WHAT: &'static str = WHAT;
@@ -68,55 +59,24 @@ impl NumberedSnapshot for ResumeSnapshot {
     fn encode_object(&self, folder: &str, out: &mut Vec<u8>) -> Result<(), PositionMissing> {
         let Position { topic, partition, offset } = self.position.ok_or(PositionMissing)?;
         let start = out.len();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&[0, 0]);
-        out.extend_from_slice(&self.stamp.number.to_le_bytes());
-        out.extend_from_slice(&self.stamp.writer);
-        out.extend_from_slice(&self.stamp.created_ms.to_le_bytes());
-        let key = SnapshotKey { folder, number: self.stamp.number };
-        out.extend_from_slice(&key.folder_crc().to_le_bytes());
+        FORMAT.put_header(&self.stamp, folder, out);
         out.extend_from_slice(&topic.0);
         out.extend_from_slice(&partition.0.to_le_bytes());
         out.extend_from_slice(&offset.to_le_bytes());
-        let sum = crc32c(out.get(start..).unwrap_or_default());
-        out.extend_from_slice(&sum.to_le_bytes());
+        put_checksum(start, out);
         Ok(())
     }
 
     fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<ResumeSnapshot, DecodeError> {
         let mut reader = ByteReader::new(bytes);
-        let magic = reader.be_u32(WHAT)?;
-        if magic != u32::from_be_bytes(MAGIC) {
-            return Err(invalid("CLRS", 0, u64::from(magic)));
-        }
-        let version = reader.le_u16(WHAT)?;
-        reader.bytes(WHAT, 2)?;
-        if version != VERSION {
-            return Err(invalid("version 1", 4, u64::from(version)));
-        }
-        let number = reader.le_u64(WHAT)?;
-        let mut writer = [0; 16];
-        writer.copy_from_slice(reader.bytes(WHAT, 16)?);
-        let created_ms = reader.le_u64(WHAT)?.cast_signed();
-        let folder_crc = reader.le_u32(WHAT)?;
+        let header = FORMAT.read_header(&mut reader)?;
         let mut topic = [0; 16];
         topic.copy_from_slice(reader.bytes(WHAT, 16)?);
         let partition = LogPartition { topic: TopicId(topic), number: PartitionId(reader.le_u32(WHAT)?) };
         let offset = reader.le_u64(WHAT)?;
-        let found = reader.le_u32(WHAT)?;
+        read_checksum(WHAT, &mut reader, bytes)?;
         check_end(WHAT, &reader)?;
-        let expected = crc32c(bytes.get(..CONTENT_BYTES).unwrap_or_default());
-        if found != expected {
-            return Err(DecodeError::Checksum { what: WHAT, offset: CONTENT_BYTES, expected, found });
-        }
-        if number != key.number {
-            return Err(invalid("the number of its name", 8, number));
-        }
-        if folder_crc != key.folder_crc() {
-            return Err(invalid("the checksum of its folder", 40, u64::from(folder_crc)));
-        }
-        let stamp = Stamp { number, writer, created_ms };
+        let stamp = header.check(key)?;
         Ok(ResumeSnapshot { stamp, position: Some(partition.at(offset)) })
     }
 }

@@ -1,4 +1,4 @@
-//! Files round-trip; damage of any byte is noticed; the golden file reads as ever.
+//! Files round-trip; damage of any byte is noticed; the golden file decodes to the same content.
 
 use chronolith_model::TenantId;
 use proptest::prelude::{any, prop};

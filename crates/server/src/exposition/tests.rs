@@ -6,6 +6,7 @@ use chronolith_service::metrics::{Family, unit_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::gather::{definitions, gather};
+use crate::http::tests::cluster::{Process, query_node};
 use crate::http::tests::{Fixture, NOW_MS};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
@@ -25,7 +26,8 @@ This page is made from the tables in `crates/server/src/metrics` and `crates/tsd
 | --- | --- | --- | --- | --- |
 ";
 
-/// Families of a server that replays, and of one that has stored a sample and answered a query.
+/// Families of a server that replays, of one that has stored a sample and answered a query, and of processes
+/// with roles.
 async fn gathered() -> Vec<Family> {
     let starting = Fixture::starting();
     let mut families = gather(&starting.web);
@@ -40,6 +42,9 @@ async fn gathered() -> Vec<Family> {
         options.service.write.carbon.tls_file = Some("/etc/carbon.yml".into());
     });
     families.extend(gather(&encrypted.web));
+    let process = Process::started("gateway,owner").await;
+    families.extend(gather(&process.server.web));
+    families.extend(gather(&query_node().await.web));
     families
 }
 
@@ -49,13 +54,6 @@ fn is_of_the_system(name: &str) -> bool {
     name.starts_with("process_") || others.contains(&name)
 }
 
-/// Returns true for metrics of roles, which need a log or other nodes; tests of roles read them.
-fn is_of_roles(name: &str) -> bool {
-    let prefixes = ["gateway_", "log_", "owner_", "owners", "partition_map_", "select_"];
-    let name = name.strip_prefix("chronolith_").unwrap_or(name);
-    prefixes.iter().any(|prefix| name.starts_with(prefix))
-}
-
 #[tokio::test]
 async fn every_metric_is_declared_once_and_gathered() {
     let defined = definitions();
@@ -63,9 +61,8 @@ async fn every_metric_is_declared_once_and_gathered() {
     assert_eq!(by_name.len(), defined.len(), "each stands in one table");
     let families = gathered().await;
     let names: BTreeSet<&str> = families.iter().map(|family| family.name.as_str()).collect();
-    let is_optional = |name: &str| is_of_the_system(name) || is_of_roles(name);
     let missing: Vec<&&str> =
-        by_name.keys().filter(|name| !names.contains(**name) && !is_optional(name)).collect();
+        by_name.keys().filter(|name| !names.contains(**name) && !is_of_the_system(name)).collect();
     assert!(missing.is_empty(), "not gathered: {missing:?}");
     for family in &families {
         let labels = by_name.get(family.name.as_str()).map_or(&[][..], |one| one.labels);

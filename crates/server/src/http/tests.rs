@@ -5,7 +5,7 @@ pub(crate) mod access;
 mod activity;
 mod admin;
 pub(crate) mod audit;
-mod cluster;
+pub(crate) mod cluster;
 mod durations;
 mod health;
 mod limits;
@@ -143,12 +143,16 @@ impl Fixture {
         Answer { status: parts.status, headers: parts.headers, text }
     }
 
-    /// As [`Fixture::send`] for an answer that is no text: its status and bytes.
-    pub(in crate::http) async fn send_for_bytes(&self, request: Request<Body>) -> (u16, Vec<u8>) {
+    /// As [`Fixture::send`] for an answer that is no text: its status, and its bytes or why it broke off.
+    pub(in crate::http) async fn send_for_bytes(
+        &self,
+        request: Request<Body>,
+    ) -> (u16, Result<Vec<u8>, String>) {
         let router = self.router.get_or_init(|| router(self.web.clone()));
         let response = router.clone().oneshot(request).await.unwrap();
         let status = response.status().as_u16();
-        (status, response.into_body().collect().await.unwrap().to_bytes().to_vec())
+        let body = response.into_body().collect().await;
+        (status, body.map(|body| body.to_bytes().to_vec()).map_err(|error| error.to_string()))
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

@@ -34,7 +34,7 @@ impl FolderSource {
         self.catalog.catalogue_number(&self.folder)
     }
 
-    /// Reads the newest catalogue. Waits on the calling thread, which is none of the runtime.
+    /// Reads the newest catalogue. Blocks the thread; must not be called from a task of the runtime.
     ///
     /// # Errors
     /// [`QueryError::Unavailable`] if the bucket does not answer; as [`ReadContext::begin_wait`].

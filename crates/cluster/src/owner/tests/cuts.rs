@@ -5,8 +5,8 @@ use chronolith_bucket::snapshots::SnapshotReader;
 use chronolith_bucket::store::faults::Kill;
 use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_format::record::decode_record;
-use chronolith_model::LabelsBuilder;
 use chronolith_model::query::TenantSources;
+use chronolith_model::{LabelsBuilder, StoreId};
 use chronolith_tsdb::{BucketOptions, BucketSources};
 
 use super::*;
@@ -306,14 +306,14 @@ fn a_start_goes_on_with_a_cut_or_reads_the_partition_again() {
     for _ in 0..3 {
         catch_up(&machine.env, machine.owner());
     }
-    let held = machine.owner().held_windows(&store);
+    let held = machine.owner().windows.held_of(&store);
     assert!(held.len() == 1 && held[0].catalogue.is_none(), "{held:?}");
     machine.sync();
     machine.running = None;
     let (tsdb, discarded) = machine.env.try_store();
     assert_eq!(discarded, None);
     machine.running = Some((machine.env.try_owner(&tsdb).expect("opens"), tsdb));
-    assert_eq!(machine.owner().held_windows(&store), held, "the cut is known again");
+    assert_eq!(machine.owner().windows.held_of(&store), held, "the cut is known again");
 
     machine.env.send(&log, &new_samples(&rng, first_ms, &mut count));
     catch_up(&machine.env, machine.owner());
@@ -324,7 +324,7 @@ fn a_start_goes_on_with_a_cut_or_reads_the_partition_again() {
     assert!(why.contains("later samples"), "{why}");
     machine.running = Some((machine.env.try_owner(&tsdb).expect("opens"), tsdb));
     catch_up(&machine.env, machine.owner());
-    assert_eq!(machine.owner().held_windows(&store).len(), 1);
+    assert_eq!(machine.owner().windows.held_of(&store).len(), 1);
     while machine.owner().publish().expect("publishes") {}
     let bucket = check(&machine.env, &ledger(&machine.env), 50);
     assert_eq!(bucket.cut, Some(held[0].cut), "the first cut alone is published");

@@ -69,7 +69,7 @@ proptest::proptest! {
         raw[idx] = byte;
         for content in [raw, junk] {
             let mut forged = encoded(&snapshot());
-            forged.truncate(HEADER_BYTES + 4);
+            forged.truncate(44 + 4);
             put_packed(&content, &mut forged);
             if let Ok(snapshot) = PartitionsSnapshot::decode_object(&forged, KEY) {
                 assert_eq!(PartitionsSnapshot::decode_object(&encoded(&snapshot), KEY), Ok(snapshot));

@@ -67,8 +67,10 @@ impl PeerTransport for Direct {
     fn send(&self, bytes: Vec<u8>, _: &ReadContext) -> Box<dyn PeerStream> {
         let answer = self.runtime.block_on(self.server.send_for_bytes(call(Some(TOKEN), bytes)));
         Box::new(Whole(Some(match answer {
-            (200, bytes) => Ok(bytes),
+            (200, Ok(bytes)) => Ok(bytes),
+            (200, Err(what)) => Err(QueryError::Unavailable { what }),
             (status, text) => {
+                let text = text.expect("a refusal is whole");
                 let what = format!("{status}: {}", String::from_utf8_lossy(&text));
                 Err(QueryError::Unavailable { what })
             }
@@ -210,8 +212,11 @@ impl PublishedWindows for Leaving {
 async fn a_caller_without_the_blocks_of_windows_that_left_is_refused() {
     let server = Arc::new(node(|_| {}).open());
     server.store_series("anonymous", 0, &[&[("__name__", "up")]]);
-    server.web.set_published(Arc::new(Leaving(AtomicU64::new(1))));
+    server.web.set_published(Arc::new(Leaving(AtomicU64::new(0))));
+    let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("left meanwhile");
+    let want = "node n1: windows have left this node for blocks of catalogue 1, the caller reads 0";
+    assert_eq!(error.to_string(), want, "an answer that has begun breaks off");
     let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("has left");
-    let want = "node n1: 412: windows have left this node for blocks of catalogue 1, the caller reads 0";
+    let want = "node n1: 412: windows have left this node for blocks of catalogue 2, the caller reads 0";
     assert_eq!(error.to_string().trim_end(), want);
 }

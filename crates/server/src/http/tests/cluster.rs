@@ -1,5 +1,6 @@
 //! Gateways and owners of a log in a directory: answers, readiness, samples that come back.
 
+use std::path::Path;
 use std::thread::JoinHandle;
 
 use axum::http::Method;
@@ -8,15 +9,15 @@ use chronolith_cluster::options::{LogAddress, LogOptions, NewTopic, PartitionCho
 use chronolith_cluster::{ReplicatedLog, open_log};
 
 use super::*;
-use crate::serve::gateway;
 use crate::serve::owner::OwnedPartition;
 use crate::serve::stop::Stop;
+use crate::serve::{gateway, open_query_node};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
 
 /// A process with roles. Its gateway has no partition map yet, its owner no store.
-struct Process {
-    server: Fixture,
+pub(crate) struct Process {
+    pub(crate) server: Fixture,
     log: Arc<dyn ReplicatedLog>,
     stop: Arc<Stop>,
     owner: Option<JoinHandle<()>>,
@@ -60,7 +61,7 @@ impl Process {
     }
 
     /// A process whose roles have started.
-    async fn started(roles: &str) -> Process {
+    pub(crate) async fn started(roles: &str) -> Process {
         let mut process = Process::new(roles, 1);
         process.round().await;
         if roles.contains("owner") {
@@ -104,6 +105,26 @@ impl Process {
         let answer = self.server.get("/-/ready").await;
         (answer.status.as_u16(), answer.text)
     }
+}
+
+/// A query node whose only owner does not answer.
+pub(crate) async fn query_node() -> Fixture {
+    let (env, _, _) = Env::fake(NOW_MS, 1);
+    let token = Path::new("/secrets/node");
+    env.disk.create_dir_all(Path::new("/secrets")).expect("a directory");
+    let file = env.disk.create(token).and_then(|file| file.write_at(b"token-of-the-nodes-1", 0));
+    file.expect("written");
+    let server = Fixture::with_env(env, |options| {
+        options.nodes.token_file = Some(token.to_owned());
+        options.nodes.owners = Some("127.0.0.1:1".parse().expect("a list"));
+    });
+    server.web.read_node_token().expect("a token");
+    let sources =
+        BucketSources::open(&BucketOptions::new("memory://"), &server.web.service.env, RUNTIME.handle());
+    let opened = open_query_node(&server.web, &sources.expect("valid"), RUNTIME.handle());
+    let node = opened.expect("valid").expect("has addresses of owners");
+    tokio::task::spawn_blocking(move || node.refresh()).await.expect("no panic");
+    server
 }
 
 fn offsets_of(answer: &Answer) -> Option<String> {

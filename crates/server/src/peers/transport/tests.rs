@@ -140,7 +140,7 @@ impl Fixture {
         };
         let directory = OwnerDirectory::new(clock);
         directory.refresh(&Ready(addresses.iter().map(|one| (*one).to_owned()).collect()));
-        // Nodes stand in the order of their addresses: those after the first one come last as failing.
+        // Nodes are sorted by address; all but the first one have failed, and so come last.
         let owners = directory.owners_of(PartitionId(3));
         let others = owners.ready().iter().filter(|node| node.address() != addresses[0]);
         others.for_each(|node| node.note_failure());
