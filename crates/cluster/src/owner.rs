@@ -9,10 +9,10 @@
 mod cutting;
 mod error;
 mod options;
+mod partition_owner;
 mod publish;
 mod refused;
 mod resume;
-mod seam;
 mod status;
 mod store;
 mod windows;
@@ -35,6 +35,7 @@ use tokio::runtime::Handle;
 use cutting::{CutSender, windows_of};
 pub use error::OwnerError;
 pub use options::OwnerOptions;
+pub use partition_owner::PartitionOwner;
 use publish::{Owned, Publication};
 use refused::RefusedRecords;
 use resume::StoredResume;
@@ -189,14 +190,6 @@ impl Owner {
     #[must_use]
     pub fn partition(&self) -> LogPartition {
         self.partition
-    }
-
-    /// Asks the log for the offset that the next record of the partition gets. Blocks the thread.
-    ///
-    /// # Errors
-    /// [`LogError`].
-    pub fn log_end(&self) -> Result<u64, LogError> {
-        Ok(self.log.bounds(self.partition.number)?.end)
     }
 
     /// Publishes the oldest cut of each store once, and drops samples that may leave. Returns true if it has

@@ -10,13 +10,11 @@ mod directory;
 mod latency;
 mod list;
 mod node;
-mod published;
 
 pub use address::OwnersAddress;
 pub use directory::{NodeLookup, NodeStatus, OwnerDirectory};
 pub use list::{ConnectOwners, QueryPeers};
 pub use node::{NodeAddress, NodeReport, OwnersOfPartition, PartitionReport};
-pub use published::PublishedWindows;
 
 #[cfg(test)]
 mod tests;

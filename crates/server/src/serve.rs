@@ -377,10 +377,10 @@ impl Server {
         self.running.web.notifier().send(alerts);
     }
 
-    /// Sets the report of the partitions that the process owns, which query nodes ask for. Called once.
+    /// Makes the server an owner for query nodes. Called once.
     #[cfg(test)]
-    pub(crate) fn set_node_report(&self, report: crate::web::NodeReporter) {
-        self.running.web.set_node_report(report);
+    pub(crate) fn set_owner(&self, owner: Arc<dyn chronolith_cluster::owner::PartitionOwner>) {
+        self.running.web.service.lifecycle.roles.set_owner(owner);
     }
 
     /// Address that the server listens on.

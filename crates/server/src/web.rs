@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
-use chronolith_cluster::peers::{NodeReport, PublishedWindows};
 use chronolith_service::Service;
 use chronolith_service::access::jwt::providers::FetchReport;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
@@ -23,9 +22,6 @@ use crate::options::{Reload, ServerOptions, ShownSetting};
 use crate::peers::{NodeToken, QueryNode};
 use crate::web_config::{InUse, UsedBy, WebConfigFile};
 
-/// Maker of the report of the partitions of the process.
-pub(crate) type NodeReporter = Box<dyn Fn() -> NodeReport + Send + Sync>;
-
 /// State that handlers, background threads and metrics share.
 pub(crate) struct Web {
     pub(crate) service: Arc<Service>,
@@ -40,10 +36,6 @@ pub(crate) struct Web {
     node_token: OnceLock<NodeToken>,
     /// Empty on a server that asks no owners.
     query_node: OnceLock<Arc<QueryNode>>,
-    /// Report of the partitions of the process; empty on a server that owns none.
-    node_report: OnceLock<NodeReporter>,
-    /// Windows that have left the store; empty on a server that owns no partition.
-    published: OnceLock<Arc<dyn PublishedWindows>>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
     invalid_logged_ns: AtomicU64,
 }
@@ -82,8 +74,6 @@ impl Web {
             notifier: Notifier::new(options.notifier.clone(), env.clock.clone()),
             node_token: OnceLock::new(),
             query_node: OnceLock::new(),
-            node_report: OnceLock::new(),
-            published: OnceLock::new(),
             invalid_logged_ns: AtomicU64::new(0),
             web_config: web_config.map(|path| WebConfigFile::new(path, UsedBy::Http)),
             carbon_tls: carbon_tls.map(|path| CarbonTls::new(path, &*env.disk)),
@@ -140,26 +130,6 @@ impl Web {
     /// Owners that queries ask, on a query node.
     pub(crate) fn query_node(&self) -> Option<&Arc<QueryNode>> {
         self.query_node.get()
-    }
-
-    /// Sets the report of the partitions of the process. Called once.
-    pub(crate) fn set_node_report(&self, report: NodeReporter) {
-        self.node_report.get_or_init(|| report);
-    }
-
-    /// Sets the windows that have left the store. Called once.
-    pub(crate) fn set_published(&self, published: Arc<dyn PublishedWindows>) {
-        self.published.get_or_init(|| published);
-    }
-
-    /// Windows that have left the store, on an owner.
-    pub(crate) fn published(&self) -> Option<&Arc<dyn PublishedWindows>> {
-        self.published.get()
-    }
-
-    /// Returns the report of the partitions of the process; `None` if it owns none.
-    pub(crate) fn node_report(&self) -> Option<NodeReport> {
-        self.node_report.get().map(|report| report())
     }
 
     /// Reads the access file again if it has changed, and uses it. The outcome is logged.

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::Response;
 use chronolith_base::utc::rfc3339_ms;
 use chronolith_cluster::gateway::Gateway;
-use chronolith_cluster::owner::Owner;
+use chronolith_cluster::owner::PartitionOwner;
 use serde_json::{Value, json};
 
 use super::dispatch;
@@ -33,7 +33,7 @@ fn cluster_value(web: &Web) -> Value {
         "roles": parts.roles().list().iter().map(|role| role.name()).collect::<Vec<_>>(),
         "unready": web.service.lifecycle.unready_reason(),
         "gateway": parts.gateway().map(|gateway| gateway_value(gateway)),
-        "owner": parts.owner().map(|owner| owner_value(owner)),
+        "owner": parts.owner().map(|owner| owner_value(&**owner)),
     })
 }
 
@@ -49,7 +49,7 @@ fn gateway_value(gateway: &Gateway) -> Value {
     })
 }
 
-fn owner_value(owner: &Owner) -> Value {
+fn owner_value(owner: &dyn PartitionOwner) -> Value {
     let status = owner.status();
     let partition = owner.partition();
     json!({

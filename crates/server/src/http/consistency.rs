@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, Response};
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 use chronolith_cluster::min_offsets::MinOffsets;
-use chronolith_cluster::owner::Owner;
+use chronolith_cluster::owner::PartitionOwner;
 use tokio::time::sleep;
 
 use super::error::{ApiError, ErrorKind};
@@ -67,7 +67,7 @@ async fn waited(web: &Arc<Web>, headers: &HeaderMap) -> Result<(), ApiError> {
     }
     while owner.status().next_offset.is_none_or(|next| next < next_offset) {
         if clock.mono_ns() >= deadline_ns {
-            return Err(not_reached(&owner, next_offset));
+            return Err(not_reached(&*owner, next_offset));
         }
         sleep(POLL_PAUSE).await;
     }
@@ -80,7 +80,7 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a s
 }
 
 /// Returns the offset that the next record of the partition gets.
-async fn end_of_log(owner: &Arc<Owner>) -> Result<u64, ApiError> {
+async fn end_of_log(owner: &Arc<dyn PartitionOwner>) -> Result<u64, ApiError> {
     let owner = owner.clone();
     let unavailable =
         |why: String| ApiError::new(ErrorKind::Unavailable, format!("reading the end of the log: {why}"));
@@ -88,7 +88,7 @@ async fn end_of_log(owner: &Arc<Owner>) -> Result<u64, ApiError> {
     end.map_err(|error| unavailable(error.to_string()))?.map_err(|error| unavailable(error.to_string()))
 }
 
-fn not_reached(owner: &Owner, next_offset: u64) -> ApiError {
+fn not_reached(owner: &dyn PartitionOwner, next_offset: u64) -> ApiError {
     let status = owner.status();
     let at = status.next_offset.map_or_else(|| "not read yet".to_owned(), |next| format!("at offset {next}"));
     let why = status.fault.map_or_else(String::new, |fault| format!(": {fault}"));

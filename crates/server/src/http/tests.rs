@@ -7,6 +7,7 @@ mod admin;
 pub(crate) mod audit;
 pub(crate) mod cluster;
 mod durations;
+mod fake_owner;
 mod health;
 mod limits;
 mod metrics;
@@ -37,6 +38,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
+pub(crate) use self::fake_owner::FakeOwner;
 use super::router;
 use crate::options::{ServerOptions, ShownSetting};
 use crate::web::Web;

@@ -12,7 +12,6 @@ use chronolith_base::{Env, thread};
 use chronolith_cluster::ReplicatedLog;
 use chronolith_cluster::options::{PartitionChoice, PartitionOptions};
 use chronolith_cluster::owner::{self, Owner, OwnerError, OwnerOptions, OwnerParts};
-use chronolith_cluster::peers::{NodeReport, PartitionReport};
 use chronolith_ingest::added_labels::source_of;
 use chronolith_model::log_position::{LogPartition, PartitionId};
 use chronolith_tsdb::{Bucket, OpenError, SyncMode, Tsdb, TsdbOptions};
@@ -125,9 +124,6 @@ impl OwnedPartition {
         let lifecycle = &web.service.lifecycle;
         let Some(owner) = self.opened_owner(web, stop) else { return };
         lifecycle.roles.set_owner(owner.clone());
-        let reported = owner.clone();
-        web.set_node_report(Box::new(move || report(&reported)));
-        web.set_published(owner.clone());
         let publish = {
             let owner = owner.clone();
             let web = web.clone();
@@ -191,15 +187,4 @@ fn publish(owner: &Owner, web: &Web, stop: &Stop) {
             return;
         }
     }
-}
-
-/// Report of the partition for query nodes.
-fn report(owner: &Owner) -> NodeReport {
-    let partition = owner.partition();
-    let report = PartitionReport {
-        partition: partition.number,
-        next_offset: owner.status().next_offset,
-        not_ready: owner.check_ready().err().map(|why| why.to_string()),
-    };
-    NodeReport { topic: partition.topic, partitions: vec![report] }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use chronolith_cluster::gateway::Gateway;
 use chronolith_cluster::options::{Role, Roles};
-use chronolith_cluster::owner::Owner;
+use chronolith_cluster::owner::PartitionOwner;
 use parking_lot::Mutex;
 
 /// Gateway and owner of a process; a server of its own has neither.
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 pub struct RoleParts {
     roles: Roles,
     gateway: OnceLock<Arc<Gateway>>,
-    owner: OnceLock<Arc<Owner>>,
+    owner: OnceLock<Arc<dyn PartitionOwner>>,
     /// Reason why there is no owner yet.
     owner_wait: Mutex<Option<String>>,
 }
@@ -46,7 +46,7 @@ impl RoleParts {
 
     /// The owner, once it is open.
     #[must_use]
-    pub fn owner(&self) -> Option<&Arc<Owner>> {
+    pub fn owner(&self) -> Option<&Arc<dyn PartitionOwner>> {
         self.owner.get()
     }
 
@@ -62,7 +62,7 @@ impl RoleParts {
     ///
     /// # Panics
     /// If there is one already.
-    pub fn set_owner(&self, owner: Arc<Owner>) {
+    pub fn set_owner(&self, owner: Arc<dyn PartitionOwner>) {
         assert!(self.owner.set(owner).is_ok(), "the owner is opened once");
     }
 

@@ -11,10 +11,10 @@ use crate::peers::ReportJson;
 use crate::web::Web;
 
 pub(super) async fn node(State(web): State<Arc<Web>>) -> Response<Body> {
-    let Some(report) = web.node_report() else {
+    let Some(owner) = web.service.lifecycle.roles.owner() else {
         return ApiError::new(ErrorKind::NotFound, "this node owns no partition").into_text();
     };
-    match serde_json::to_vec(&ReportJson::new(&report)) {
+    match serde_json::to_vec(&ReportJson::new(&owner.report())) {
         Ok(json) => {
             let mut response = Response::new(Body::from(json));
             let json_type = HeaderValue::from_static("application/json");

@@ -103,8 +103,8 @@ async fn read_call(web: &Arc<Web>, request: Request) -> Result<SelectCall, ApiEr
 
 /// Refuses a caller that reads blocks of a catalogue without windows that have left the store.
 fn check_catalogue(web: &Web, call: &SelectCall) -> Result<(), ApiError> {
-    let Some(published) = web.published() else { return Ok(()) };
-    let needed = published.catalogue_needed(&call.tenant, call.store);
+    let Some(owner) = web.service.lifecycle.roles.owner() else { return Ok(()) };
+    let needed = owner.catalogue_needed(&call.tenant, call.store);
     if call.catalogue >= needed {
         return Ok(());
     }

@@ -2,18 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use axum::http::{Request, header};
 use chronolith_base::{Env, MemoryBudget};
-use chronolith_cluster::gateway::RecordStore;
-use chronolith_cluster::peers::PublishedWindows;
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::{PeerSource, PeerStream, PeerTransport, SelectLimits};
 use tokio::runtime::Handle;
 
-use crate::http::tests::{Answer, Fixture, NOW_MS, Pairs};
+use crate::http::tests::{Answer, FakeOwner, Fixture, NOW_MS, Pairs};
 use crate::limits::SELECT_PATH;
 use crate::metrics::select::SelectResult;
 use crate::options::{AllowedHosts, ServerOptions};
@@ -198,21 +195,13 @@ async fn selects_have_permits_of_their_own_and_memory_of_queries() {
     assert!(error.to_string().contains("memory"), "{error}");
 }
 
-/// Store whose windows leave while it is asked.
-struct Leaving(AtomicU64);
-
-impl PublishedWindows for Leaving {
-    fn catalogue_needed(&self, _: &TenantId, _: RecordStore) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
 /// Covers a gap: a window left the head after the caller had read the list of blocks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_without_the_blocks_of_windows_that_left_is_refused() {
     let server = Arc::new(node(|_| {}).open());
     server.store_series("anonymous", 0, &[&[("__name__", "up")]]);
-    server.web.set_published(Arc::new(Leaving(AtomicU64::new(0))));
+    let owner = FakeOwner { leaves_at_each_look: true, ..FakeOwner::ready(0) };
+    server.web.service.lifecycle.roles.set_owner(Arc::new(owner));
     let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("left meanwhile");
     let want = "node n1: windows have left this node for blocks of catalogue 1, the caller reads 0";
     assert_eq!(error.to_string(), want, "an answer that has begun breaks off");

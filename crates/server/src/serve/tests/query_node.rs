@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use chronolith_base::{Clock as _, Env, SystemClock};
 use chronolith_cluster::partition_maps::PartitionMaps;
-use chronolith_cluster::peers::{NodeReport, PartitionReport};
-use chronolith_cluster::{PartitionId, TopicId};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
 use chronolith_tsdb::{BucketOptions, BucketSources};
 use tokio::runtime::Runtime;
 
+use crate::http::tests::FakeOwner;
 use crate::options::ServerOptions;
 use crate::serve::Server;
 
@@ -69,14 +68,7 @@ fn start_owner(dir: &Path, partition: u32, listen: &str) -> Server {
     let mut options = options(&dir.join(format!("owner-{partition}")), listen);
     options.nodes.token_file = Some(dir.join("token"));
     let owner = start(options);
-    owner.set_node_report(Box::new(move || NodeReport {
-        topic: TopicId([5; 16]),
-        partitions: vec![PartitionReport {
-            partition: PartitionId(partition),
-            next_offset: Some(1),
-            not_ready: None,
-        }],
-    }));
+    owner.set_owner(Arc::new(FakeOwner::ready(partition)));
     owner
 }
 

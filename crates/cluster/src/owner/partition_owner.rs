@@ -1,0 +1,80 @@
+//! Owner as the requests of other processes and of clients see it: one contract for readiness, reports, waits
+//! for offsets, and the seam between its head and the blocks of the bucket.
+//!
+//! Invariant: the number of the catalogue that a reader needs grows before samples leave the head.
+//! Not here: application of records, requests (`server`), the age at which samples leave (`publish`).
+
+use chronolith_format::record::RecordStore;
+use chronolith_model::log_position::LogPartition;
+use chronolith_model::{StoreId, TenantId};
+use chronolith_replicated_log::LogError;
+
+use super::Owner;
+use super::status::{NotReady, OwnerStatus};
+use crate::peers::{NodeReport, PartitionReport};
+
+/// Owner of a partition for requests.
+pub trait PartitionOwner: Send + Sync {
+    /// Returns the partition.
+    fn partition(&self) -> LogPartition;
+
+    /// Returns the state of the owner.
+    fn status(&self) -> OwnerStatus;
+
+    /// Returns the reason why queries of recent data have to ask another owner, if there is one.
+    ///
+    /// # Errors
+    /// [`NotReady`].
+    fn check_ready(&self) -> Result<(), NotReady>;
+
+    /// Asks the log for the offset that the next record of the partition gets. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    fn log_end(&self) -> Result<u64, LogError>;
+
+    /// Returns the number of the first catalogue of a store that has all windows which have left, or are
+    /// about to leave; 0 if none has. Never falls. A caller that reads an older catalogue would miss them.
+    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64;
+
+    /// Returns the report for other nodes.
+    fn report(&self) -> NodeReport {
+        let partition = self.partition();
+        let own = PartitionReport {
+            partition: partition.number,
+            next_offset: self.status().next_offset,
+            not_ready: self.check_ready().err().map(|why| why.to_string()),
+        };
+        NodeReport { topic: partition.topic, partitions: vec![own] }
+    }
+}
+
+impl PartitionOwner for Owner {
+    fn partition(&self) -> LogPartition {
+        self.partition
+    }
+
+    fn status(&self) -> OwnerStatus {
+        self.status.snapshot()
+    }
+
+    fn check_ready(&self) -> Result<(), NotReady> {
+        self.status.check_ready(self.options.ready_lag)
+    }
+
+    fn log_end(&self) -> Result<u64, LogError> {
+        Ok(self.log.bounds(self.partition.number)?.end)
+    }
+
+    /// Samples that left before the start of the process are not counted: they did so at least twice the time
+    /// between two polls of the catalogue after their publication.
+    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64 {
+        let store = match store {
+            RecordStore::Default => Some(StoreId::from(tenant)),
+            RecordStore::Database(id) | RecordStore::Graphite(id) => {
+                self.tsdb.cuts().store_with_id(tenant, id)
+            }
+        };
+        store.map_or(0, |store| self.windows.catalogue_needed(&store))
+    }
+}

@@ -1,0 +1,59 @@
+//! Owner of a partition without a log, for tests of requests to owners.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_cluster::gateway::RecordStore;
+use chronolith_cluster::owner::{NotReady, OwnerStatus, PartitionOwner};
+use chronolith_cluster::{LogError, PartitionId, TopicId};
+use chronolith_model::TenantId;
+use chronolith_model::log_position::LogPartition;
+
+/// Owner whose state a test sets.
+pub(crate) struct FakeOwner {
+    /// The partition.
+    pub(crate) partition: LogPartition,
+    /// Offset of the next record.
+    pub(crate) next_offset: AtomicU64,
+    /// End of the log.
+    pub(crate) log_end: AtomicU64,
+    /// Windows leave the store for blocks of a later catalogue whenever a caller is checked.
+    pub(crate) leaves_at_each_look: bool,
+    /// Number of the catalogue that callers need.
+    pub(crate) catalogue: AtomicU64,
+}
+
+impl FakeOwner {
+    /// An owner that has applied all of its partition.
+    pub(crate) fn ready(partition: u32) -> FakeOwner {
+        FakeOwner {
+            partition: LogPartition { topic: TopicId([5; 16]), number: PartitionId(partition) },
+            next_offset: AtomicU64::new(1),
+            log_end: AtomicU64::new(1),
+            leaves_at_each_look: false,
+            catalogue: AtomicU64::new(0),
+        }
+    }
+}
+
+impl PartitionOwner for FakeOwner {
+    fn partition(&self) -> LogPartition {
+        self.partition
+    }
+
+    fn status(&self) -> OwnerStatus {
+        let next_offset = Some(self.next_offset.load(Ordering::Relaxed));
+        OwnerStatus { next_offset, ..OwnerStatus::default() }
+    }
+
+    fn check_ready(&self) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn log_end(&self) -> Result<u64, LogError> {
+        Ok(self.log_end.load(Ordering::Relaxed))
+    }
+
+    fn catalogue_needed(&self, _: &TenantId, _: RecordStore) -> u64 {
+        self.catalogue.fetch_add(u64::from(self.leaves_at_each_look), Ordering::Relaxed)
+    }
+}
