@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::{Clock, Env, MemoryBudget};
 use chronolith_bucket::Store;
+use chronolith_format::bucket::partitions::PartitionsSnapshot;
 use chronolith_format::record::RecordOrigin;
 use chronolith_model::databases::BucketStoreId;
 use chronolith_model::partition::tenant_partition_count;
@@ -38,6 +39,7 @@ use self::ticks::Ticks;
 use crate::folder::CLUSTER_FOLDER;
 use crate::options::GatewayOptions;
 use crate::partition_maps::{PartitionMaps, RefreshError};
+use crate::partition_states::recent_partitions;
 
 /// Buffers that are kept for the next batches, and series of a batch after which they are.
 const SCRATCH_COUNT_MAX: usize = 16;
@@ -270,19 +272,27 @@ impl Gateway {
         Ok(PendingRecords::new(tickets, outcome, held))
     }
 
-    /// Appends a tick to each accepting partition to which this gateway has appended nothing since the last
-    /// call, and waits for them; returns their number. To be called every few seconds; blocks the thread, at
-    /// most the acknowledgement timeout of the log.
+    /// Appends a tick to each partition that accepts writes, or did so until recently, and to which this
+    /// gateway has appended nothing since the last call, and waits for them; returns their number. To be
+    /// called every few seconds; blocks the thread, at most the acknowledgement timeout of the log.
     ///
     /// # Errors
     /// [`LogError`] of the first tick that is not acknowledged.
     pub fn tick(&self) -> Result<usize, LogError> {
         let Some(snapshot) = self.maps.current() else { return Ok(0) };
-        let ticked = self.ticks.append_due(&*self.log, snapshot.map.accepting(), self.clock.now_ms());
+        let now_ms = self.clock.now_ms();
+        let partitions = recent_partitions(&snapshot.map, now_ms);
+        let ticked = self.ticks.append_due(&*self.log, &partitions, now_ms);
         if ticked.is_err() {
             self.tick_failures.fetch_add(1, Ordering::Relaxed);
         }
         ticked
+    }
+
+    /// Returns the partition map in use.
+    #[must_use]
+    pub fn partition_map(&self) -> Option<Arc<PartitionsSnapshot>> {
+        self.maps.current()
     }
 
     /// Returns the state for metrics.

@@ -10,10 +10,12 @@ mod log;
 pub mod min_offsets;
 pub mod options;
 pub mod owner;
+pub mod partition_changes;
 pub mod partition_maps;
+pub mod partition_states;
 pub mod peers;
 pub mod verify;
 
 pub use chronolith_model::log_position::{PartitionId, TopicId};
 pub use chronolith_replicated_log::{LogError, ReplicatedLog};
-pub use log::open_log;
+pub use log::{log_partition_count, open_log};

@@ -11,6 +11,9 @@ use tokio::runtime::Handle;
 
 use crate::options::{LogAddress, LogOptions};
 
+/// Creation of a log in a directory.
+const CREATE_DIR: &str = "start with --log.create-topic PARTITIONS";
+
 /// Opens the log; connections of Kafka's client run on the runtime of `handle`. Blocks at most 15 seconds;
 /// must not be called from a task of the runtime.
 ///
@@ -27,7 +30,7 @@ pub fn open_log(
             let new_count = options.new_topic.map(|topic| topic.partition_count);
             let partition_count = found.or(new_count).ok_or_else(|| LogError::TopicMissing {
                 topic: dir.display().to_string(),
-                command: "start with --log.create-topic PARTITIONS".to_owned(),
+                command: CREATE_DIR.to_owned(),
             })?;
             let ack_timeout = options.ack_timeout;
             let dir_options = DirOptions { ack_timeout, ..DirOptions::new(dir, partition_count) };
@@ -50,6 +53,24 @@ pub fn open_log(
             let _ = handle;
             match *absent {}
         }
+    }
+}
+
+/// Returns the number of partitions of the log, for a tool next to the processes that use it: a directory is
+/// read without its lock. Blocks as [`open_log`].
+///
+/// # Errors
+/// As [`open_log`]; a directory without a log is [`LogError::TopicMissing`].
+pub fn log_partition_count(env: &Env, handle: &Handle, options: &LogOptions) -> Result<u32, LogError> {
+    match &options.address {
+        LogAddress::Dir(dir) => {
+            let found = DirLog::partition_count_of(env, dir)?;
+            found.ok_or_else(|| LogError::TopicMissing {
+                topic: dir.display().to_string(),
+                command: CREATE_DIR.to_owned(),
+            })
+        }
+        LogAddress::Kafka(_) => open_log(env, handle, options)?.partition_count(),
     }
 }
 

@@ -39,7 +39,7 @@ pub use partition_owner::PartitionOwner;
 use publish::{Owned, Publication};
 use refused::RefusedRecords;
 use resume::StoredResume;
-pub(crate) use resume::stored_resume;
+pub use resume::stored_resume;
 use status::StatusState;
 pub use status::{CutStatus, NotReady, OwnerStatus};
 pub use store::open_store;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use chronolith_base::{Clock, Env};
 use chronolith_bucket::snapshots::{Change, Latest, Snapshots};
 use chronolith_bucket::{BucketError, Purpose, RequestContext, Store};
-use chronolith_format::bucket::partitions::PartitionsSnapshot;
+pub use chronolith_format::bucket::partitions::PartitionsSnapshot;
 use chronolith_model::partition::{PARTITIONS_MAX, PartitionChange, PartitionMapError};
 use chronolith_replicated_log::LogError;
 use parking_lot::{Mutex, RwLock};

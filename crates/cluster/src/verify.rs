@@ -1,7 +1,7 @@
 //! Check of a partition: each sample that the log has is in a live block, or in the records that an owner has
 //! to read.
 //!
-//! Invariant: reads alone; nothing is changed.
+//! Invariant: reads alone; nothing is changed. Memory does not grow with the length of the log.
 //! Not here: content of blocks, which `bucket` tools verify; heads of owners.
 
 use std::collections::BTreeMap;
@@ -30,6 +30,10 @@ const READ: ReadLimits = ReadLimits { bytes_max: 8 << 20, wait: Duration::from_m
 const EMPTY_READS_MAX: u32 = 50;
 /// Findings that are listed.
 const FINDINGS_MAX: usize = 1000;
+/// Windows without a published cut that a check keeps, about 200 bytes each.
+const WINDOWS_MAX: usize = 1_000_000;
+/// Catalogues whose cut a check keeps; more are read again.
+const CATALOGUES_MAX: usize = 100_000;
 
 /// Parts of a process that a check works with.
 #[derive(Clone)]
@@ -97,17 +101,43 @@ pub enum VerifyError {
     /// The log does not return a record within its bounds.
     #[error("the log returns no record at offset {0}, before its end")]
     Stuck(u64),
+    /// The check would need too much memory.
+    #[error("more than {WINDOWS_MAX} windows of stores have no published cut before offset {0}")]
+    TooManyWindows(u64),
+}
+
+/// Progress of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VerifyProgress {
+    /// First offset of the log.
+    pub start: u64,
+    /// Offset of the next record.
+    pub next: u64,
+    /// Offset after the last record that is read.
+    pub end: u64,
 }
 
 /// Checks a partition. Blocks the thread. Cost: reads all records of the partition once, and the catalogue of
-/// each store that they name.
+/// each store that they name. Memory: one read of the log, and windows and stores within limits.
 ///
 /// # Errors
 /// [`VerifyError`].
 pub fn verify_partition(parts: &VerifyParts, number: PartitionId) -> Result<Verification, VerifyError> {
+    verify_partition_with(parts, number, &mut |_| ())
+}
+
+/// Checks a partition as [`verify_partition`], and calls `progress` after each read of the log.
+///
+/// # Errors
+/// [`VerifyError`].
+pub fn verify_partition_with(
+    parts: &VerifyParts,
+    number: PartitionId,
+    progress: &mut dyn FnMut(VerifyProgress),
+) -> Result<Verification, VerifyError> {
     let partition = LogPartition { topic: parts.log.identity(), number };
     // Before the bounds: the log only grows after the offset that is read first.
-    let stored = stored_resume(&parts.bucket, &parts.env, &parts.handle, partition)?;
+    let stored = stored_resume(&parts.bucket, &parts.env, &parts.handle, number)?;
     let bounds = parts.log.bounds(number)?;
     let mut findings = Vec::new();
     let resume = match stored {
@@ -133,7 +163,7 @@ pub fn verify_partition(parts: &VerifyParts, number: PartitionId) -> Result<Veri
         undecodable_count: 0,
         findings,
     };
-    check.read_all(&mut verification)?;
+    check.read_all(&mut verification, progress)?;
     let left = check.waiting.into_iter().map(|((tenant, store, window), offset)| Finding::Unpublished {
         tenant,
         store: store.0,
@@ -199,9 +229,14 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn read_all(&mut self, verification: &mut Verification) -> Result<(), VerifyError> {
+    fn read_all(
+        &mut self,
+        verification: &mut Verification,
+        progress: &mut dyn FnMut(VerifyProgress),
+    ) -> Result<(), VerifyError> {
         let mut batch = WriteBatch::from_labels();
-        let Range { start: mut next, end } = verification.log;
+        let Range { start, end } = verification.log;
+        let mut next = start;
         let mut empty_count = 0;
         while next < end {
             let records = self.parts.log.read(self.partition.number, next, READ)?;
@@ -223,6 +258,10 @@ impl Check<'_> {
                     Err(_) => verification.undecodable_count += 1,
                 }
             }
+            if self.waiting.len() > WINDOWS_MAX {
+                return Err(VerifyError::TooManyWindows(next));
+            }
+            progress(VerifyProgress { start, next, end });
         }
         Ok(())
     }
@@ -267,6 +306,9 @@ impl Check<'_> {
         let reader: SnapshotReader<Snapshot> = SnapshotReader::of_kind(bucket.clone(), env.clock.clone());
         let latest = handle.block_on(reader.read_latest(&request))?;
         let cut = latest.and_then(|latest| latest.snapshot.cut_of(self.partition));
+        if self.catalogues.len() >= CATALOGUES_MAX {
+            self.catalogues.clear();
+        }
         self.catalogues.insert(folder, cut);
         Ok(cut)
     }

@@ -15,6 +15,7 @@ use chronolith_format::bucket::partitions::PartitionsSnapshot;
 use chronolith_format::record::{Record, decode_record};
 use chronolith_ingest::added_labels::source_of;
 use chronolith_model::batch::BatchExemplar;
+use chronolith_model::partition::PartitionChange;
 use chronolith_model::{
     DuplicatePolicy, Exemplar, IngestionLimits, Labels, LabelsBuilder, MetadataEntry, MetricKind,
 };
@@ -23,6 +24,8 @@ use chronolith_replicated_log::{LogError, PartitionId};
 use tokio::runtime::Runtime;
 
 use super::*;
+use crate::partition_changes::change_map;
+use crate::partition_states::DRAINED_TIME;
 
 const NOW_MS: i64 = 1_795_132_800_000;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
@@ -288,6 +291,21 @@ fn partitions_without_a_record_since_the_last_ticks_get_one() {
     cluster.topic.set_reachable(false);
     gateway.tick().expect_err("the log is away");
     assert_eq!(gateway.stats().tick_failures, 1);
+}
+
+/// Gateways sent no ticks to a drained partition: its time stood still, so its last window was never cut.
+#[test]
+fn time_passes_in_a_drained_partition_until_its_owner_may_stop() {
+    let cluster = Cluster::new(3);
+    let gateway = cluster.gateway();
+    let drain = PartitionChange::Drain(&[1]);
+    change_map(&cluster.bucket, &cluster.env, RUNTIME.handle(), drain).expect("changed");
+    gateway.refresh().expect("the next map");
+    assert_eq!(gateway.stats().partition_count, 2);
+    assert_eq!(gateway.tick().expect("acknowledged"), 3);
+    // The change is a millisecond after the first map.
+    cluster.clock.advance(DRAINED_TIME + Duration::from_millis(1));
+    assert_eq!(gateway.tick().expect("acknowledged"), 2);
 }
 
 #[test]

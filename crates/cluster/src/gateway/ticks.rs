@@ -1,7 +1,8 @@
 //! Ticks: records without content that let the time of a partition pass where nothing is written.
 //!
-//! Invariant: an accepting partition gets a record of this gateway between two calls of
-//! [`Ticks::append_due`], or a tick by the later one.
+//! Invariant: a partition that is named gets a record of this gateway between two calls of
+//! [`Ticks::append_due`], or a tick by the later one. Drained partitions are among them for a time: without
+//! ticks their time would stand still, and their last windows would never be cut.
 
 use bytes::Bytes;
 use chronolith_base::hash::HashSet;
@@ -21,7 +22,7 @@ impl Ticks {
         self.written.lock().extend(partitions);
     }
 
-    /// Appends a tick to each partition of `accepting` without a record since the last call, and waits for
+    /// Appends a tick to each partition of `partitions` without a record since the last call, and waits for
     /// them; returns their number. Blocks the thread.
     ///
     /// # Errors
@@ -29,15 +30,14 @@ impl Ticks {
     pub(super) fn append_due(
         &self,
         log: &dyn ReplicatedLog,
-        accepting: &[u32],
+        partitions: &[PartitionId],
         arrival_ms: i64,
     ) -> Result<usize, LogError> {
         let written = std::mem::take(&mut *self.written.lock());
         let mut record = Vec::new();
         encode_event(&Record::Tick { arrival_ms }, &mut record).expect("a tick has a few bytes");
         let record = Bytes::from(record);
-        let idle = accepting.iter().map(|number| PartitionId(*number));
-        let idle = idle.filter(|partition| !written.contains(partition));
+        let idle = partitions.iter().copied().filter(|partition| !written.contains(partition));
         let tickets: Vec<Result<Ticket, LogError>> =
             idle.map(|partition| log.append(partition, record.clone())).collect();
         let count = tickets.len();

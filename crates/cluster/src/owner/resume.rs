@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::{Clock, Env};
-use chronolith_bucket::snapshots::{Change, Snapshots};
+use chronolith_bucket::snapshots::{Change, SnapshotReader, Snapshots};
 use chronolith_bucket::{BucketError, Purpose, RequestContext, Store};
 use chronolith_format::bucket::resume::ResumeSnapshot;
 use chronolith_model::cut::next_resume;
-use chronolith_model::log_position::{LogPartition, Position};
+use chronolith_model::log_position::{LogPartition, PartitionId, Position};
 use tokio::runtime::Handle;
 
 use crate::folder::cluster_folder;
@@ -27,17 +27,26 @@ pub(super) struct StoredResume {
     handle: Handle,
 }
 
-/// Returns the stored position of a partition, as [`StoredResume::read`].
+/// Returns the position from which on an owner of partition `number` without a directory reads, which may be
+/// one of another topic; `None` if no owner has stored one. Blocks the thread.
 ///
 /// # Errors
 /// As other requests.
-pub(crate) fn stored_resume(
+pub fn stored_resume(
     bucket: &Arc<Store>,
     env: &Env,
     handle: &Handle,
-    partition: LogPartition,
+    number: PartitionId,
 ) -> Result<Option<Position>, BucketError> {
-    StoredResume::new(bucket.clone(), env, handle.clone(), partition).read()
+    let names = ResumeSnapshot::names_of(number);
+    let reader: SnapshotReader<ResumeSnapshot> =
+        SnapshotReader::of_series(bucket.clone(), env.clock.clone(), names);
+    let read = handle.block_on(reader.read_latest(&request(&*env.clock)));
+    Ok(read?.and_then(|latest| latest.snapshot.position))
+}
+
+fn request(clock: &dyn Clock) -> RequestContext {
+    RequestContext::with_timeout(clock, cluster_folder(), TIMEOUT, Purpose::Catalog)
 }
 
 /// Result of storing an offset.
@@ -98,7 +107,7 @@ impl StoredResume {
     }
 
     fn request(&self) -> RequestContext {
-        RequestContext::with_timeout(&*self.clock, cluster_folder(), TIMEOUT, Purpose::Catalog)
+        request(&*self.clock)
     }
 }
 

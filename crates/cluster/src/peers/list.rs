@@ -1,26 +1,22 @@
 //! Partitions that a query asks, each with its owners.
 //!
-//! Invariants: the partitions are all that accept writes, that did so less than [`DRAINED_TIME`] ago, and
-//! that a node reports: a query asks all of them, whatever number of partitions its tenant has at the moment.
+//! Invariants: the partitions are all that accept writes, that did so less than
+//! [`DRAINED_TIME`](crate::partition_states::DRAINED_TIME) ago, and that a node reports: a query asks all of
+//! them, whatever number of partitions its tenant has at the moment.
 //! Their order is the map's: of samples with one timestamp the first partition's is read.
 //! Not here: connections, which the server makes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use chronolith_base::Clock;
 use chronolith_model::QueryError;
 use chronolith_model::log_position::PartitionId;
-use chronolith_model::partition::PartitionMap;
 use chronolith_tsdb::{PeerList, PeerTransport};
 
 use super::directory::OwnerDirectory;
 use super::node::OwnersOfPartition;
 use crate::partition_maps::PartitionMaps;
-
-/// Time after its last write in which a partition may have samples that are in no block: windows of two hours
-/// are cut within an hour after their end.
-const DRAINED_TIME: Duration = Duration::from_secs(12 * 3600);
+use crate::partition_states::recent_partitions;
 
 /// Maker of connections to the owners of a partition.
 pub trait ConnectOwners: Send + Sync {
@@ -66,7 +62,7 @@ impl QueryPeers {
     #[must_use]
     pub fn partitions(&self) -> Vec<PartitionId> {
         let Some(snapshot) = self.maps.current() else { return Vec::new() };
-        let mut partitions = partitions_at(&snapshot.map, self.clock.now_ms());
+        let mut partitions = recent_partitions(&snapshot.map, self.clock.now_ms());
         let others = self.directory.partitions().into_iter().filter(|own| !partitions.contains(own));
         let others: Vec<PartitionId> = others.collect();
         partitions.extend(others);
@@ -91,21 +87,6 @@ impl QueryPeers {
         let what = format!("owners report topics {}, expected one", topics.join(" and "));
         Err(QueryError::Unavailable { what })
     }
-}
-
-/// Returns partitions that may have samples in no block at `now_ms`, by the time of their first change.
-fn partitions_at(map: &PartitionMap, now_ms: i64) -> Vec<PartitionId> {
-    let drained_ms = i64::try_from(DRAINED_TIME.as_millis()).unwrap_or(i64::MAX);
-    let since_ms = now_ms.saturating_sub(drained_ms);
-    let epochs = map.epochs();
-    let ended_count = epochs.iter().skip(1).take_while(|next| next.since_ms <= since_ms).count();
-    let mut partitions = Vec::new();
-    for number in epochs.iter().skip(ended_count).flat_map(|epoch| &epoch.accepting) {
-        if !partitions.contains(&PartitionId(*number)) {
-            partitions.push(PartitionId(*number));
-        }
-    }
-    partitions
 }
 
 impl PeerList for QueryPeers {
