@@ -37,7 +37,7 @@ from small import small
 from speed import TIME_FACTOR, speed
 from wide import wide
 
-PAGES = ["", "explore", "cardinality", "storage", "tenants", "rejects", "queries", "plan", "settings", "alerts", "rules"]
+PAGES = ["", "explore", "cardinality", "storage", "cluster", "tenants", "rejects", "queries", "plan", "settings", "alerts", "rules"]
 FIRST_LOAD_BYTES_MAX, FIRST_LOAD_REQUESTS_MAX = 250_000, 12
 READY_MS_MAX = 400 * TIME_FACTOR
 COMPLETIONS_MAX = 100
@@ -354,6 +354,15 @@ def status(browser):
     assert all(a[1] <= b[0] + 3 for lane in lanes for a, b in zip(sorted(lane), sorted(lane)[1:])), "blocks of a lane overlap"
     tops = page.locator(".facts").first.locator("dd").evaluate_all("all => [...new Set(all.map(e => Math.round(e.getBoundingClientRect().top)))]")
     assert len(tops) <= 3, "figures of a row do not stand on one line: %s" % tops
+    browser.close(page)
+    page = browser.open("cluster?tz=utc", answers={**answers, "status/cluster": lambda _: server_state.cluster()})
+    rows = [row.split("\t") for row in page.get_by_role("region", name="Owners").locator("tbody tr").all_inner_texts()]
+    assert [(row[0], row[1], row[2], row[7]) for row in rows] == [("0", "10.0.0.7:9595", "ready", "88,000"), ("1", "10.0.0.8:9595", "lag of 9000 ms", "–"), ("2", "–", "no owner", "–"), ("–", "10.0.0.9:9595", "connection refused", "–")], rows
+    assert page.get_by_role("navigation", name="Pages").get_by_role("link", name="Cluster").is_visible()
+    assert page.get_by_role("region", name="Partition map").locator("tbody tr").count() == 3
+    browser.close(page)
+    page = browser.open("cluster", answers={**answers, "status/cluster": lambda _: None})
+    page.get_by_text("This server has role all").wait_for()
     browser.close(page)
     page = browser.open("rejects?tz=utc", answers=answers)
     page.get_by_role("button", name="Minutes of too old, shop").click()

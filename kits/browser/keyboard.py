@@ -70,6 +70,11 @@ def storage(page):
     reach(page, "Memory")
 
 
+def cluster(page):
+    go(page, "k", "Cluster")
+    page.get_by_text("This server has role all").wait_for()
+
+
 def tenants(page):
     go(page, "n", "Tenants")
     reach(page, "Filter tenants")
@@ -158,7 +163,7 @@ def settings(page):
     reach(page, "Settings")
 
 
-PAGES = [query, explore, cardinality, storage, tenants, rejects, queries, plan, alerts, rules, settings]
+PAGES = [query, explore, cardinality, storage, cluster, tenants, rejects, queries, plan, alerts, rules, settings]
 
 
 def keyboard(browser):

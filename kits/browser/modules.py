@@ -67,6 +67,7 @@ CHECKS = [
      ["both", "name", "", "", "both", "both", "", "", "", "both"]),
     ("storage/blocks.js", "m.lanesOf([{minTime: 0, maxTime: 2}, {minTime: 1, maxTime: 3}, {minTime: 2, maxTime: 4}, {minTime: 3, maxTime: 5}])", [0, 1, 0, 1]),
     ("storage/blocks.js", "m.windowsOf(3600000, 15000000).map(w => [w.min, w.max])", [[3600000, 7200000], [7200000, 14400000], [14400000, 15000000]]),
+    ("cluster/owners.js", "[m.distanceOf({resumeOffset: 10, logStart: 4}), m.distanceOf({resumeOffset: 3, logStart: 4}), m.distanceOf({logStart: 4})]", [6, 0, None]),
     ("storage/own.js", "[m.secondsUntilFull(100, 2), m.secondsUntilFull(100, -1) === Infinity, m.secondsUntilFull(null, 1), m.secondsUntilFull(100, null)]", [50, True, None, None]),
     ("pages/cardinality.js", "[m.narrowed('', 'a=\"b\"'), m.narrowed('{c=\"d\"}', 'a=\"b\"'), m.narrowed('up', 'a!=\"\"'), m.narrowed('{a=\"b\"}', 'a=\"b\"')]",
      ['{a="b"}', '{c="d",a="b"}', '{__name__="up",a!=""}', '{a="b"}']),

@@ -179,6 +179,19 @@ def rows_instant(rows):
     return '{"status":"success","data":{"resultType":"vector","result":[%s]}}' % result
 
 
+def cluster():
+    """A query node: one ready owner, one that lags, one that does not answer, and a partition without an owner."""
+    def owner(address, partitions=(), fault=None):
+        return {"address": address, "topic": "2W6PfBtaSjybDw7__gABAg", "reportAgeSeconds": 1.5, "fault": fault, "partitions": list(partitions)}
+
+    ready = {"partition": 0, "nextOffset": 125_000, "notReady": None, "logStart": 12_000, "logEnd": 125_010, "lagSeconds": 0.2, "refusedRecords": 0, "resumeOffset": 100_000}
+    late = {**ready, "partition": 1, "notReady": "lag of 9000 ms", "lagSeconds": 9, "resumeOffset": None}
+    states = [{"partition": number, "accepting": number < 2, "since": "2026-01-01T00:00:00.000Z", "ownerNeededUntil": None if number < 2 else "2026-01-01T12:00:00.000Z"} for number in range(3)]
+    query = {"map": {"number": 4, "partitions": states}, "askedPartitions": [0, 1, 2], "unavailablePartitions": [1, 2], "lookupAgeSeconds": 2.5, "lookupFault": None,
+             "owners": [owner("10.0.0.8:9595", [late]), owner("10.0.0.7:9595", [ready]), owner("10.0.0.9:9595", fault="connection refused")]}
+    return {"roles": ["query"], "unready": None, "gateway": None, "owner": None, "query": query}
+
+
 def success(value):
     return json.dumps({"status": "success", "data": value})
 

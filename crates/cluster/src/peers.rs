@@ -14,7 +14,7 @@ mod node;
 pub use address::OwnersAddress;
 pub use directory::{NodeLookup, NodeStatus, OwnerDirectory};
 pub use list::{ConnectOwners, QueryPeers};
-pub use node::{NodeAddress, NodeReport, OwnersOfPartition, PartitionReport};
+pub use node::{NodeAddress, NodeReport, OwnersOfPartition, PartitionProgress, PartitionReport};
 
 #[cfg(test)]
 mod tests;

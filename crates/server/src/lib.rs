@@ -35,6 +35,7 @@ pub use options::{
     AllowedHosts, CorsOrigin, ExternalUrl, NodeOptions, NotifierOptions, Reload, Reloaded, RoutePrefix,
     ServerOptions, ShownSetting,
 };
+pub use peers::ask_owners;
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};
 pub use web_config::{asks_for_certificate, asks_for_login, check_carbon_tls, check_web_config};

@@ -3,6 +3,7 @@
 //! Invariant: no error, log line or metric has the token.
 //! Not here: answers to other nodes (`http::internal`), addresses and partitions of nodes (`cluster`).
 
+mod ask_owners;
 mod client;
 mod counters;
 mod lookup;
@@ -10,6 +11,7 @@ mod query_node;
 mod token;
 mod transport;
 
+pub use ask_owners::ask_owners;
 pub(crate) use counters::PEER_CALLS;
 pub(crate) use lookup::ReportJson;
 pub(crate) use query_node::{OWNERS, QueryNode};

@@ -11,6 +11,7 @@ const LOADERS = {
   cardinality: () => import("./pages/cardinality.js"),
   storage: () => import("./pages/storage.js"),
   queries: () => import("./pages/queries.js"),
+  cluster: () => import("./pages/cluster.js"),
   tenants: () => import("./pages/tenants.js"),
   rejects: () => import("./pages/rejects.js"),
   plan: () => import("./pages/plan.js"),

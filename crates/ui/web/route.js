@@ -5,7 +5,7 @@ import { signal } from "./lib/ui.js";
 /** Pages by the last part of the path; the second names are Prometheus's. @type {Record<string, string>} */
 const PAGES = {
   "": "query", graph: "query", query: "query", explore: "explore", cardinality: "cardinality", "tsdb-status": "cardinality",
-  storage: "storage", queries: "queries", tenants: "tenants", rejects: "rejects", plan: "plan", alerts: "alerts", rules: "rules", settings: "settings", config: "settings", flags: "settings",
+  storage: "storage", cluster: "cluster", queries: "queries", tenants: "tenants", rejects: "rejects", plan: "plan", alerts: "alerts", rules: "rules", settings: "settings", config: "settings", flags: "settings",
 };
 
 function read() {

@@ -9,7 +9,7 @@ import { go, hrefOf, patch, route } from "./route.js";
 /** Pages in the order of the navigation: name, title, key after `g`. */
 const PAGES = [
   ["query", "Query", "q"], ["explore", "Explore", "e"], ["alerts", "Alerts", "a"], ["rules", "Rules", "l"], ["cardinality", "Cardinality", "c"], ["storage", "Storage", "s"],
-  ["tenants", "Tenants", "n"], ["rejects", "Rejects", "j"], ["queries", "Queries", "r"], ["plan", "Plan", "p"], ["settings", "Settings", "t"],
+  ["cluster", "Cluster", "k"], ["tenants", "Tenants", "n"], ["rejects", "Rejects", "j"], ["queries", "Queries", "r"], ["plan", "Plan", "p"], ["settings", "Settings", "t"],
 ];
 const SCHEMES = ["auto", "light", "dark"];
 const STATE_MS = 5000;
@@ -114,9 +114,20 @@ function Help() {
   </dialog>`;
 }
 
+/** Returns true once the server is known to have a role in a cluster. */
+function useCluster() {
+  const [isCluster, setCluster] = useState(false);
+  useEffect(() => {
+    const stop = new AbortController();
+    data("api/v1/status/cluster", {}, stop.signal).then(found => setCluster(found !== null), () => { /* The page is still at its address. */ });
+    return () => stop.abort();
+  }, []);
+  return isCluster;
+}
+
 /** @param {{ children: any }} props */
 export function Shell({ children }) {
-  const { page } = route.value;
+  const { page } = route.value, isCluster = useCluster();
   useEffect(() => register(PAGES.map(([name, title, key]) => ({ key: `g ${key}`, what: `open ${title}`, run: () => go(hrefOf(/** @type {string} */ (name))) }))), []);
   const nav = useRef(/** @type {HTMLElement | null} */ (null));
   // On a phone the navigation scrolls: the page in view is in view there, too.
@@ -132,7 +143,7 @@ export function Shell({ children }) {
   return html`
     <header>
       <a class="brand" href=${hrefOf("query")} data-page="query">Chronolith</a>
-      <nav aria-label="Pages" ref=${nav}>${PAGES.map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
+      <nav aria-label="Pages" ref=${nav}>${PAGES.filter(([name]) => name !== "cluster" || isCluster || page === name).map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
       <div class="tools"><${State} /><${Zone} /><${Scheme} /><button class="quiet" onClick=${() => { isHelpOpen.value = true; }} title="Keys (?)" aria-label="Keys">?</button></div>
     </header>
     <main id="main">${children}</main>

@@ -11,7 +11,7 @@ use chronolith_replicated_log::LogError;
 
 use super::Owner;
 use super::status::{NotReady, OwnerStatus};
-use crate::peers::{NodeReport, PartitionReport};
+use crate::peers::{NodeReport, PartitionProgress, PartitionReport};
 
 /// Owner of a partition for requests.
 pub trait PartitionOwner: Send + Sync {
@@ -40,10 +40,19 @@ pub trait PartitionOwner: Send + Sync {
     /// Returns the report for other nodes.
     fn report(&self) -> NodeReport {
         let partition = self.partition();
+        let status = self.status();
+        let progress = PartitionProgress {
+            lag_ms: status.lag_ms,
+            log_start: status.log_start,
+            log_end: status.log_end,
+            resume: status.cuts.resume,
+            refused_count: status.refused_count,
+        };
         let own = PartitionReport {
             partition: partition.number,
-            next_offset: self.status().next_offset,
+            next_offset: status.next_offset,
             not_ready: self.check_ready().err().map(|why| why.to_string()),
+            progress: status.next_offset.is_some().then_some(progress),
         };
         NodeReport { topic: partition.topic, partitions: vec![own] }
     }

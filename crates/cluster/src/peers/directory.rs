@@ -53,6 +53,8 @@ struct State {
 pub struct NodeStatus {
     /// `HOST:PORT`.
     pub address: String,
+    /// Topic of the last report.
+    pub topic: Option<TopicId>,
     /// Partitions of the last report.
     pub partitions: Vec<PartitionReport>,
     /// Age of the last report; `None` without one.
@@ -162,6 +164,7 @@ impl OwnerDirectory {
         let now_ns = self.clock.mono_ns();
         let status = |(address, node): (&String, &Node)| NodeStatus {
             address: address.clone(),
+            topic: node.report.as_ref().map(|(report, _)| report.topic),
             partitions: node.report.as_ref().map(|(report, _)| report.partitions.clone()).unwrap_or_default(),
             report_age_ms: node.report.as_ref().map(|(_, at_ns)| age_ms(now_ns, *at_ns)),
             fault: node.fault.clone(),

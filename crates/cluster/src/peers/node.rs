@@ -18,6 +18,32 @@ pub struct PartitionReport {
     pub next_offset: Option<u64>,
     /// Reason why queries have to ask another owner; `None` = ready.
     pub not_ready: Option<String>,
+    /// Position in the log, for operators; `None` from a node of an earlier version.
+    pub progress: Option<PartitionProgress>,
+}
+
+/// Position of an owner in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PartitionProgress {
+    /// Age of the last applied record while there are later ones, else 0.
+    pub lag_ms: i64,
+    /// First offset of the log.
+    pub log_start: u64,
+    /// Offset that the next record of the log gets.
+    pub log_end: u64,
+    /// Oldest record with a sample in no live block; `None` before the first look.
+    pub resume: Option<u64>,
+    /// Records since the start that could not be applied.
+    pub refused_count: u64,
+}
+
+impl PartitionProgress {
+    /// Returns the number of offsets that the log may lose before it loses a sample that is in no block; 0
+    /// if it has lost one.
+    #[must_use]
+    pub fn log_start_distance(&self) -> Option<u64> {
+        Some(self.resume?.saturating_sub(self.log_start))
+    }
 }
 
 /// Report of a node.

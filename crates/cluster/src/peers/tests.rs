@@ -78,6 +78,7 @@ fn report(topic: TopicId, own: &[(u32, Option<&str>)]) -> NodeReport {
         partition: PartitionId(*number),
         next_offset: Some(5),
         not_ready: why.map(str::to_owned),
+        progress: None,
     };
     NodeReport { topic, partitions: own.iter().map(partition).collect() }
 }

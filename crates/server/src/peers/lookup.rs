@@ -13,7 +13,7 @@ use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chronolith_base::Disk;
-use chronolith_cluster::peers::{NodeLookup, NodeReport, OwnersAddress, PartitionReport};
+use chronolith_cluster::peers::{NodeLookup, NodeReport, OwnersAddress, PartitionProgress, PartitionReport};
 use chronolith_cluster::{PartitionId, TopicId};
 use futures_util::{StreamExt as _, stream};
 use http_body_util::BodyExt as _;
@@ -55,6 +55,40 @@ struct PartitionJson {
     partition: u32,
     next_offset: Option<u64>,
     not_ready: Option<String>,
+    /// Missing in reports of earlier versions.
+    #[serde(default)]
+    progress: Option<ProgressJson>,
+}
+
+/// Position of an owner as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProgressJson {
+    lag_ms: i64,
+    log_start: u64,
+    log_end: u64,
+    resume_offset: Option<u64>,
+    refused_records: u64,
+}
+
+impl From<PartitionProgress> for ProgressJson {
+    fn from(progress: PartitionProgress) -> ProgressJson {
+        let PartitionProgress { lag_ms, log_start, log_end, resume, refused_count } = progress;
+        ProgressJson { lag_ms, log_start, log_end, resume_offset: resume, refused_records: refused_count }
+    }
+}
+
+impl From<ProgressJson> for PartitionProgress {
+    fn from(json: ProgressJson) -> PartitionProgress {
+        let ProgressJson { lag_ms, log_start, log_end, resume_offset, refused_records } = json;
+        PartitionProgress {
+            lag_ms,
+            log_start,
+            log_end,
+            resume: resume_offset,
+            refused_count: refused_records,
+        }
+    }
 }
 
 impl ReportJson {
@@ -63,6 +97,7 @@ impl ReportJson {
             partition: own.partition.0,
             next_offset: own.next_offset,
             not_ready: own.not_ready.clone(),
+            progress: own.progress.map(ProgressJson::from),
         };
         ReportJson {
             version: REPORT_VERSION,
@@ -88,6 +123,7 @@ impl ReportJson {
             partition: PartitionId(own.partition),
             next_offset: own.next_offset,
             not_ready: own.not_ready,
+            progress: own.progress.map(PartitionProgress::from),
         };
         Ok(NodeReport {
             topic: TopicId(topic),
@@ -175,22 +211,36 @@ mod tests {
 
     #[test]
     fn a_report_is_read_as_it_was_written() {
+        let progress =
+            PartitionProgress { lag_ms: 20, log_start: 2, log_end: 18, resume: Some(9), refused_count: 1 };
         let report = NodeReport {
             topic: TopicId([250; 16]),
             partitions: vec![
-                PartitionReport { partition: PartitionId(3), next_offset: Some(17), not_ready: None },
+                PartitionReport {
+                    partition: PartitionId(3),
+                    next_offset: Some(17),
+                    not_ready: None,
+                    progress: Some(progress),
+                },
                 PartitionReport {
                     partition: PartitionId(4),
                     next_offset: None,
                     not_ready: Some("lag".to_owned()),
+                    progress: None,
                 },
             ],
         };
         let json = serde_json::to_string(&ReportJson::new(&report)).expect("JSON");
-        let want = r#"{"version":1,"topic":"-vr6-vr6-vr6-vr6-vr6-g","partitions":[{"partition":3,"nextOffset":17,"notReady":null},{"partition":4,"nextOffset":null,"notReady":"lag"}]}"#;
+        let want = r#"{"version":1,"topic":"-vr6-vr6-vr6-vr6-vr6-g","partitions":[{"partition":3,"nextOffset":17,"notReady":null,"progress":{"lagMs":20,"logStart":2,"logEnd":18,"resumeOffset":9,"refusedRecords":1}},{"partition":4,"nextOffset":null,"notReady":"lag","progress":null}]}"#;
         assert_eq!(json, want);
         let read = |json: &str| serde_json::from_str::<ReportJson>(json).expect("JSON").report();
-        assert_eq!(read(&json), Ok(report));
+        assert_eq!(read(&json), Ok(report.clone()));
+        // A node of an earlier version has no progress.
+        let start = json.find(",\"progress\":{").expect("progress");
+        let end = start + json[start..].find("}}").expect("its end") + 1;
+        let mut earlier = report;
+        earlier.partitions[0].progress = None;
+        assert_eq!(read(&format!("{}{}", &json[..start], &json[end..])), Ok(earlier));
         let later = json.replace("\"version\":1", "\"version\":2");
         assert_eq!(read(&later), Err("report of version 2, this node has version 1".to_owned()));
         let short = json.replace("-vr6-vr6-vr6-vr6-vr6-g", "-vr6");

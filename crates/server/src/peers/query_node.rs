@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::Env;
-use chronolith_cluster::partition_maps::PartitionMaps;
+use chronolith_cluster::PartitionId;
+use chronolith_cluster::partition_maps::{PartitionMaps, PartitionsSnapshot};
 use chronolith_cluster::peers::{
     ConnectOwners, OwnerDirectory, OwnersAddress, OwnersOfPartition, QueryPeers,
 };
@@ -89,6 +90,21 @@ impl QueryNode {
     /// Reason for a load balancer to send nothing here; see [`QueryPeers::unready_reason`].
     pub(crate) fn unready_reason(&self) -> Option<String> {
         self.peers.unready_reason()
+    }
+
+    /// Returns the owners as the last lookup has found them.
+    pub(crate) fn directory(&self) -> &OwnerDirectory {
+        &self.directory
+    }
+
+    /// Returns the partition map in use.
+    pub(crate) fn partition_map(&self) -> Option<Arc<PartitionsSnapshot>> {
+        self.maps.current()
+    }
+
+    /// Returns the partitions that queries ask, and the partitions without a ready owner.
+    pub(crate) fn partitions(&self) -> (Vec<PartitionId>, Vec<PartitionId>) {
+        (self.peers.partitions(), self.peers.unavailable())
     }
 
     /// Counters of calls.

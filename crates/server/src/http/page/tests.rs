@@ -10,7 +10,7 @@ use super::{FILES, FOREVER, POLICY, is_page_request};
 use crate::http::router;
 use crate::http::tests::Fixture;
 
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 17] = [
     "/",
     "/graph",
     "/query",
@@ -18,6 +18,7 @@ const PAGES: [&str; 16] = [
     "/cardinality",
     "/tsdb-status",
     "/storage",
+    "/cluster",
     "/queries",
     "/tenants",
     "/rejects",

@@ -21,6 +21,9 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/storage"], "blocks, WAL, memory, bucket")
         .on(Methods::Get, Scope::Public, Shows::NoSeries, Effect::Neither, handler!(page::page))
         .answers(Answer::Page),
+    Route::new(&["/cluster"], "roles, partitions and owners of a cluster")
+        .on(Methods::Get, Scope::Public, Shows::NoSeries, Effect::Neither, handler!(page::page))
+        .answers(Answer::Page),
     Route::new(&["/queries"], "running queries, dearest queries of the last hour")
         .on(Methods::Get, Scope::Public, Shows::NoSeries, Effect::Neither, handler!(page::page))
         .answers(Answer::Page),

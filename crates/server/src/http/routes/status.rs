@@ -83,8 +83,8 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(&["/api/v1/status/cluster"], "roles, partition map and position in the replicated log")
         .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(cluster_status::cluster))
         .details(
-            "lists roles, the partition map of a gateway, and offsets, lag and refused records of an owner, \
-                  or null on a server with role all",
+            "lists roles, the partition map, and offsets, lag and refused records of an owner, on query nodes \
+                  those of all owners; null on a server with role all",
         ),
     Route::new(&["/api/v1/status/bucket"], "blocks, cache, requests and uploads of the bucket")
         .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(bucket_status::bucket))

@@ -117,6 +117,7 @@ pub(crate) async fn query_node() -> Fixture {
     let server = Fixture::with_env(env, |options| {
         options.nodes.token_file = Some(token.to_owned());
         options.nodes.owners = Some("127.0.0.1:1".parse().expect("a list"));
+        options.service.cluster.roles = "query".parse().expect("a role");
     });
     server.web.read_node_token().expect("a token");
     let sources =
@@ -125,6 +126,16 @@ pub(crate) async fn query_node() -> Fixture {
     let node = opened.expect("valid").expect("has addresses of owners");
     tokio::task::spawn_blocking(move || node.refresh()).await.expect("no panic");
     server
+}
+
+#[tokio::test]
+async fn the_status_of_a_query_node_has_owners_that_do_not_answer() {
+    let server = query_node().await;
+    let status = server.get("/api/v1/status/cluster").await.json()["data"].clone();
+    let owner = &status["query"]["owners"][0];
+    assert_eq!((&owner["address"], &owner["topic"]), (&"127.0.0.1:1".into(), &Value::Null), "{status}");
+    assert!(owner["fault"].as_str().is_some_and(|why| why.contains("refused")), "{status}");
+    assert_eq!((&status["query"]["lookupFault"], &status["query"]["map"]), (&Value::Null, &Value::Null));
 }
 
 fn offsets_of(answer: &Answer) -> Option<String> {
@@ -152,6 +163,9 @@ async fn a_gateway_is_ready_with_a_partition_map_and_answers_with_offsets() {
     let status = process.server.get("/api/v1/status/cluster").await.json()["data"].clone();
     assert_eq!(status["roles"], serde_json::json!(["gateway"]));
     assert_eq!(status["gateway"]["partitions"], 1);
+    let map = &status["gateway"]["map"];
+    assert_eq!((&map["number"], &map["partitions"][0]["partition"]), (&1.into(), &0.into()), "{map}");
+    assert_eq!((&map["partitions"][0]["accepting"], &status["query"]), (&true.into(), &Value::Null));
     assert_eq!(status["gateway"]["appendedRecords"], 3);
     let metrics = process.server.get("/metrics").await.text;
     assert!(metrics.contains("chronolith_log_appended_records_total 3\n"), "{metrics}");
@@ -204,6 +218,7 @@ async fn samples_of_a_gateway_are_those_of_the_owner() {
     let status = process.server.get("/api/v1/status/cluster").await.json()["data"].clone();
     assert_eq!(status["owner"]["partition"], 0);
     assert_eq!((&status["owner"]["nextOffset"], &status["owner"]["fault"]), (&2.into(), &Value::Null));
+    assert_eq!((&status["owner"]["notReady"], &status["query"]), (&Value::Null, &Value::Null));
     let metrics = process.server.get("/metrics").await.text;
     assert!(metrics.contains("chronolith_owner_accepted_samples_total 1\n"), "{metrics}");
     assert!(metrics.contains("chronolith_owner_next_offset 2\n"), "{metrics}");
