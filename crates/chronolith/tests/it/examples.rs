@@ -50,8 +50,34 @@ fn other_programs_accept_the_examples() {
         check_with("promtool", &["check", "config"], name);
     }
     check_with("promtool", &["check", "rules"], "prometheus-rules/rules.yml");
+    check_with("promtool", &["test", "rules"], "cluster-alerts/rules_test.yml");
     // `-t` reads metrics from standard input and shows their ways.
     check_with("carbon-c-relay", &["-t", "-f"], "graphite/carbon-c-relay.conf");
+}
+
+/// Runs the unit tests of the alerts, which have one case per alert, and compares names of metrics with the
+/// reference.
+#[test]
+fn alerts_of_a_cluster_fire_as_their_tests_say() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+    let out = command.args(["rules", "test"]).arg(example("cluster-alerts/rules_test.yml")).output();
+    let out = out.expect("chronolith runs");
+    let text = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    assert!(out.status.success(), "{text}");
+    let reference = std::fs::read_to_string(example("../docs/reference/metrics.md")).expect("metrics.md");
+    let tests = std::fs::read_to_string(example("cluster-alerts/rules_test.yml")).expect("tests");
+    let rules = yaml("cluster-alerts/rules.yml");
+    for rule in rules["groups"][0]["rules"].as_array().expect("rules") {
+        let name = rule["alert"].as_str().expect("an alert");
+        assert!(tests.contains(&format!("alertname: {name}\n")), "{name} has no test");
+        let expr = rule["expr"].as_str().expect("an expression");
+        let words = expr.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let metrics: Vec<&str> = words.filter(|word| word.starts_with("chronolith_")).collect();
+        assert!(!metrics.is_empty(), "{expr}");
+        for metric in metrics {
+            assert!(reference.contains(&format!("| `{metric}` |")), "{metric} is no metric of the server");
+        }
+    }
 }
 
 #[test]
