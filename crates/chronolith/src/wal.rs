@@ -11,12 +11,14 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_format::head::wal::{
-    self, KIND_OLD_HISTOGRAMS, KIND_OLD_STARTS, KIND_SERIES, KIND_TEXTS, Samples, SegmentHeader, SeriesRef,
+    self, KIND_DELETES, KIND_OLD_HISTOGRAMS, KIND_OLD_STARTS, KIND_OVERFLOW, KIND_OVERFLOW_HISTOGRAMS,
+    KIND_POSITION, KIND_SERIES, KIND_TEXTS, PositionFrame, Samples, SegmentHeader, SeriesRef,
 };
 use chronolith_format::prometheus::record::{self, Kind, SeriesRecords};
 use chronolith_format::prometheus::segment::PAGE_BYTES;
 use chronolith_import::{LogEntry, walk_logs};
 use chronolith_model::Labels;
+use chronolith_model::log_position::Position;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::args::value;
@@ -66,6 +68,8 @@ struct View {
     series: u64,
     samples: u64,
     times: Option<(i64, i64)>,
+    /// The last position in a replicated log.
+    position: Option<Position>,
     damages: Vec<(PathBuf, u64, String)>,
     notes: Vec<String>,
 }
@@ -169,6 +173,9 @@ impl View {
             if let Some((first, last)) = self.times {
                 out.push_str(&format!("times {first} to {last}\n"));
             }
+            if let Some(next) = self.position {
+                out.push_str(&format!("next offset {} of {}\n", next.offset, next.log_partition()));
+            }
             for (kind, count) in &self.records {
                 out.push_str(&format!("{kind}: {count} records\n"));
             }
@@ -229,6 +236,9 @@ fn own_frame(
         KIND_OLD_HISTOGRAMS => "histograms",
         KIND_OLD_STARTS => "start times",
         KIND_TEXTS => "texts",
+        KIND_DELETES => "deletions",
+        KIND_OVERFLOW | KIND_OVERFLOW_HISTOGRAMS => "overflow",
+        KIND_POSITION => "positions",
         kind if wal::is_samples(kind) => "samples",
         _ => "other",
     };
@@ -251,6 +261,13 @@ fn own_frame(
             while let Some((id, text)) = texts.next_text()? {
                 view.line(|| format!("  text {id:016x} of {} bytes of {}", text.len(), texts.tenant));
             }
+        }
+        KIND_POSITION => {
+            let PositionFrame { next, resumes_after } = PositionFrame::decode(payload)?;
+            let resumed = resumes_after.map(|sequence| format!(", resumes after sequence {sequence}"));
+            let resumed = resumed.unwrap_or_default();
+            view.line(|| format!("  next offset {} of {}{resumed}", next.offset, next.log_partition()));
+            view.position = Some(next);
         }
         kind if wal::is_samples(kind) => {
             wal::decode_samples(kind, payload, samples)?;

@@ -38,7 +38,7 @@ fn count(server: &Server, now: i64) -> f64 {
     value.and_then(Result::ok).unwrap_or(0.0)
 }
 
-fn write(server: &Server, round: i64, now: i64) {
+pub(crate) fn write(server: &Server, round: i64, now: i64) {
     let samples: Vec<(i64, f64)> = (0..100).map(|idx| (now - round * 1000 - idx, idx as f64)).collect();
     let job = round.to_string();
     let series = [SeriesToSend { labels: &[("__name__", "hits"), ("job", &job)], samples: &samples }];
@@ -77,6 +77,12 @@ fn a_data_directory_of_an_owner_is_refused_by_a_server_of_its_own() {
     let mut server = start(root.path());
     write(&server, 0, now);
     assert_eq!(server.stop(), Some(0));
+    // The WAL of an owner names the position of the records that it has.
+    let mut wal = std::process::Command::new(env!("CARGO_BIN_EXE_chronolith"));
+    let stat = wal.args(["wal", "stat"]).arg(root.path().join("data")).output().expect("chronolith runs");
+    let stat = String::from_utf8_lossy(&stat.stdout).into_owned();
+    assert!(stat.contains("\nnext offset ") && stat.contains(" of partition 0 of topic "), "{stat}");
+    assert!(stat.contains("\npositions: ") && !stat.contains("other: "), "{stat}");
     let mut alone = Server::launch(&root.path().join("data"), &["--self-scrape", "off"]);
     assert_eq!(alone.child.wait().expect("wait").code(), Some(1));
 }
