@@ -27,7 +27,7 @@ use chronolith_base::Env;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::query::print;
-use crate::settings::add_bucket_flags;
+use crate::settings::{ToolSettings, add_tool_flags};
 use context::{Bucket, Outcome};
 
 pub(crate) fn command() -> Command {
@@ -50,7 +50,7 @@ pub(crate) fn command() -> Command {
 /// Adds the arguments that all tools have.
 fn tool(command: Command) -> Command {
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the result as JSON");
-    add_bucket_flags(command.arg(json))
+    add_tool_flags(command.arg(json), ToolSettings::Bucket)
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {

@@ -9,6 +9,7 @@ mod block;
 mod bucket;
 mod check;
 mod client;
+mod cluster;
 mod credentials;
 mod export;
 mod foreign_dir;
@@ -24,6 +25,7 @@ mod query;
 mod rules;
 mod serve;
 mod settings;
+mod table;
 mod tenants;
 mod token;
 mod version;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Some(("export", matches)) => export::run(matches),
         Some(("block", matches)) => block::run(matches),
         Some(("bucket", matches)) => bucket::run(matches),
+        Some(("cluster", matches)) => cluster::run(matches),
         Some(("wal", matches)) => wal::run(matches),
         Some(("graphite", matches)) => graphite::run(matches),
         Some(("rules", matches)) => rules::run(matches),
@@ -94,6 +97,7 @@ fn command() -> Command {
         .subcommand(export::command())
         .subcommand(block::command())
         .subcommand(bucket::command())
+        .subcommand(cluster::command())
         .subcommand(wal::command())
         .subcommand(graphite::command())
         .subcommand(rules::command())

@@ -20,12 +20,14 @@ mod selection_limits;
 mod sources;
 mod table;
 mod tenants;
+mod tools;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use declaration::{LogFormat, Settings};
-pub(crate) use flags::{add_bucket_flags, add_flags};
+pub(crate) use flags::add_flags;
 pub(crate) use prometheus_flags::suggest;
 pub(crate) use sources::{SettingsError, Sources, reloaded};
+pub(crate) use tools::{ToolSettings, add_tool_flags};

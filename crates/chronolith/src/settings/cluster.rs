@@ -302,7 +302,11 @@ pub(super) fn check(settings: &mut Settings, disk: &dyn Disk) -> Result<(), Stri
     }
 }
 
-fn check_log(log: &LogOptions) -> Result<(), String> {
+/// Checks the settings of the log together.
+///
+/// # Errors
+/// The setting and the expected value.
+pub(super) fn check_log(log: &LogOptions) -> Result<(), String> {
     let security = &log.security;
     if matches!(log.address, LogAddress::Dir(_)) && (security.tls.is_some() || security.login.is_some()) {
         return Err("log.tls, log.sasl-mechanism: expected none for a directory (dir://)".to_owned());

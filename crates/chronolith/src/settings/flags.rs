@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 use super::declaration::{Form, Setting};
-use super::table::{GROUPS, all_settings};
+use super::table::GROUPS;
 
 /// Adds all flags to a command.
 pub(crate) fn add_flags(command: Command) -> Command {
@@ -19,16 +19,7 @@ pub(crate) fn add_flags(command: Command) -> Command {
     })
 }
 
-/// Adds `--config` and the flags that say where a bucket is and how it is reached.
-pub(crate) fn add_bucket_flags(command: Command) -> Command {
-    let config = Arg::new("config").long("config").value_name("FILE");
-    let command = command.arg(config.help("YAML file with settings of the bucket [env: CHRONOLITH_CONFIG]"));
-    command.args(all_settings().filter(|setting| setting.is_of_bucket()).map(flag)).mut_arg("bucket", |arg| {
-        arg.help("Bucket: s3://BUCKET[/PREFIX], gs://..., az://..., file:///DIR [env: CHRONOLITH_BUCKET]")
-    })
-}
-
-fn flag(setting: &'static Setting) -> Arg {
+pub(super) fn flag(setting: &'static Setting) -> Arg {
     let default = match setting.default {
         "" => String::new(),
         text => format!(" [default: {text}]"),

@@ -16,6 +16,7 @@ use super::file::{self, Entry};
 use super::influx_names::{missing_listener, own_name};
 use super::table::{self, all_settings};
 use super::tenants::{self, Split};
+use super::tools::ToolSettings;
 use super::{bucket_layout, carbon, cluster, rules};
 use crate::args;
 
@@ -40,6 +41,11 @@ impl SettingsError {
     /// Error of the settings of roles and of the log.
     pub(crate) fn of_cluster(text: String) -> SettingsError {
         SettingsError { text, exit_code: USAGE_EXIT_CODE }
+    }
+
+    /// Error of a tool without a bucket.
+    pub(crate) fn no_bucket() -> SettingsError {
+        SettingsError::new("--bucket: expected the URL of a bucket, such as s3://BUCKET/PREFIX".to_owned())
     }
 
     /// Exit code of the process.
@@ -147,25 +153,30 @@ impl Sources<'_> {
         Ok(settings)
     }
 
-    /// Merges all sources of the settings of the bucket, for the tools.
-    pub(crate) fn resolve_bucket(&self) -> Result<StoreConfig, SettingsError> {
+    /// Merges all sources of the settings that a tool takes; the others have no value.
+    pub(crate) fn resolve_tool(&self, taken: ToolSettings) -> Result<Settings, SettingsError> {
         let mut settings = Settings::unresolved(Vec::new());
         let path = self.config_path();
         let entries = match &path {
             Some(path) => read_file(self.disk, path)?.settings,
             None => Vec::new(),
         };
-        for setting in all_settings().filter(|setting| setting.is_of_bucket()) {
+        for setting in all_settings().filter(|setting| taken.has(setting)) {
             let Found { value, origin } = self.value_of(setting, &entries, path.as_deref());
             setting
                 .apply(&mut settings, &value)
                 .map_err(|why| SettingsError::new(format!("{}{}: {why}", origin.prefix(), setting.name)))?;
         }
-        settings.server.bucket.map(|bucket| bucket.store).ok_or_else(|| {
-            SettingsError::new(
-                "--bucket: expected the URL of a bucket, such as s3://BUCKET/PREFIX".to_owned(),
-            )
-        })
+        if let Some(log) = &settings.server.service.cluster.log {
+            cluster::check_log(log).map_err(SettingsError::new)?;
+        }
+        Ok(settings)
+    }
+
+    /// Merges all sources of the settings of the bucket, for the tools.
+    pub(crate) fn resolve_bucket(&self) -> Result<StoreConfig, SettingsError> {
+        let settings = self.resolve_tool(ToolSettings::Bucket)?;
+        settings.server.bucket.map(|bucket| bucket.store).ok_or_else(SettingsError::no_bucket)
     }
 
     fn value_of(&self, setting: &Setting, entries: &[Entry], path: Option<&Path>) -> Found {

@@ -2,6 +2,7 @@
 //! Each test has its own data directory and its own loopback port.
 
 mod cluster;
+mod cluster_tools;
 mod examples;
 mod first_hour;
 mod graphite_migration;
