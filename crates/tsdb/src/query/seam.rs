@@ -2,7 +2,8 @@
 //!
 //! Invariants: a call has the number of a catalogue whose blocks are read. A node from which samples have
 //! left since they are in blocks of a later catalogue refuses the call; the catalogue is then read again, and
-//! the store is opened once more, before its first series is returned. Samples that both have count once.
+//! the store is opened again, before its first series is returned, while that finds a later catalogue, at
+//! most [`ATTEMPTS_MAX`] times. Samples that both have count once.
 //! Not here: when samples may leave a node (`cluster`), merges (`fanout`).
 
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use super::peer::PeerStore;
 use super::peer::sources::PeerSources;
 use super::peer::stale::StaleCalls;
 use crate::bucket::folder_source::FolderSource;
+
+/// Times that a store is opened again: windows may leave a node while the blocks of one are opened.
+const ATTEMPTS_MAX: usize = 4;
 
 /// Catalogue of the blocks of a store.
 pub(super) trait SeamCatalogue: Send + Sync {
@@ -79,16 +83,31 @@ impl SeamSource {
         Ok((stores_as_one(parts).open(read, ctx)?, stale))
     }
 
-    /// Opens both again after a refusal, with the newest catalogue.
-    fn begin_again(&self, read: Read, ctx: &ReadContext) -> Result<(Opened, Arc<StaleCalls>), QueryError> {
-        self.catalogue.refresh(ctx)?;
-        self.begin(read, ctx)
+    /// Opens both with later catalogues after a refusal, until `use_opened` is not refused.
+    fn repeat<T>(
+        &self,
+        read: &Read,
+        ctx: &ReadContext,
+        mut use_opened: impl FnMut(Opened) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        let mut attempts = 0;
+        loop {
+            let refused = self.catalogue.number();
+            self.catalogue.refresh(ctx)?;
+            let (opened, stale) = self.begin(read.clone(), ctx)?;
+            let result = use_opened(opened);
+            let Some(why) = stale.take() else { return result };
+            attempts += 1;
+            if self.catalogue.number() == refused || attempts == ATTEMPTS_MAX {
+                return Err(still_stale(why));
+            }
+        }
     }
 }
 
 /// Returns the error of a store whose nodes refuse the newest catalogue too.
 fn still_stale(why: String) -> QueryError {
-    QueryError::Unavailable { what: format!("{why}, and the bucket has no later one yet; try again") }
+    QueryError::Unavailable { what: format!("{why}, and the bucket has none that is new enough; try again") }
 }
 
 impl Source for SeamSource {
@@ -110,9 +129,7 @@ impl Source for SeamSource {
                         if stale.take().is_none() {
                             return result;
                         }
-                        let (opened, stale) = source.begin_again(read, &ctx)?;
-                        let result = opened.into_list()();
-                        stale.take().map_or(result, |why| Err(still_stale(why)))
+                        source.repeat(&read, &ctx, |opened| opened.into_list()())
                     })),
                     other => other,
                 })
@@ -143,11 +160,11 @@ impl SeriesBatches for SeamBatches {
         if stale.take().is_none() {
             return result;
         }
-        out.truncate(start);
-        let (opened, stale) = source.begin_again(read, &ctx)?;
-        self.batches = opened.into_series();
-        let result = self.batches.next_batch(out);
-        stale.take().map_or(result, |why| Err(still_stale(why)))
+        source.repeat(&read, &ctx, |opened| {
+            out.truncate(start);
+            self.batches = opened.into_series();
+            self.batches.next_batch(out)
+        })
     }
 }
 

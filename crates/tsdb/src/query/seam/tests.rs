@@ -22,6 +22,8 @@ struct World {
     newest: AtomicU64,
     /// Catalogue that has the samples which left the node.
     needed: AtomicU64,
+    /// Catalogues that a refresh finds one after the other before the newest.
+    slow_refreshes: AtomicU64,
     refreshes: AtomicU64,
 }
 
@@ -86,7 +88,10 @@ impl SeamCatalogue for Arc<World> {
 
     fn refresh(&self, _: &ReadContext) -> Result<(), QueryError> {
         self.refreshes.fetch_add(1, Ordering::Relaxed);
-        self.known.store(World::load(&self.newest), Ordering::Relaxed);
+        let slow = World::load(&self.slow_refreshes);
+        self.slow_refreshes.store(slow.saturating_sub(1), Ordering::Relaxed);
+        let found = if slow > 0 { World::load(&self.known) + 1 } else { World::load(&self.newest) };
+        self.known.store(found, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -142,6 +147,7 @@ fn world(known: u64, newest: u64, needed: u64) -> Arc<World> {
         known: AtomicU64::new(known),
         newest: AtomicU64::new(newest),
         needed: AtomicU64::new(needed),
+        slow_refreshes: AtomicU64::new(0),
         refreshes: AtomicU64::new(0),
     })
 }
@@ -188,6 +194,26 @@ fn a_query_with_an_old_catalogue_reads_it_again_once() {
     }
 }
 
+/// Windows left the node again while the query opened the blocks of the catalogue that it had just read.
+#[test]
+fn a_query_reads_the_catalogue_while_it_finds_later_ones() {
+    for (slow, want) in [(1, Some(2)), (3, Some(4)), (4, None)] {
+        let world = world(1, 9, 9);
+        world.slow_refreshes.store(slow, Ordering::Relaxed);
+        let found = times(&source(&world), false);
+        match want {
+            Some(refreshes) => {
+                assert_eq!(found.expect("samples"), (1..=8).collect::<Vec<_>>());
+                assert_eq!(World::load(&world.refreshes), refreshes);
+            }
+            None => {
+                found.expect_err("the attempts are bounded");
+                assert_eq!(World::load(&world.refreshes), ATTEMPTS_MAX as u64);
+            }
+        }
+    }
+}
+
 #[test]
 fn lists_of_names_have_no_gap_either() {
     let world = world(1, 3, 3);
@@ -203,7 +229,7 @@ fn a_node_that_needs_more_than_the_bucket_has_fails_the_query() {
     let world = world(1, 2, 3);
     for allows_partial in [false, true] {
         let error = times(&source(&world), allows_partial).expect_err("a gap").to_string();
-        let want = "node n1: the catalogue is too old, and the bucket has no later one yet; try again";
+        let want = "node n1: the catalogue is too old, and the bucket has none that is new enough; try again";
         assert_eq!(error, want);
     }
 }
