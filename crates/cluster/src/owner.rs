@@ -8,6 +8,7 @@
 
 mod cutting;
 mod error;
+mod for_requests;
 mod options;
 mod partition_owner;
 mod publish;

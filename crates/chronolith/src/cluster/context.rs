@@ -16,7 +16,7 @@ use crate::settings::{Settings, SettingsError, Sources, ToolSettings};
 
 /// Result of a tool.
 pub(super) struct Outcome {
-    /// For standard output.
+    /// Lines for standard output, with their line breaks.
     pub(super) text: String,
     /// False if something is missing or lost.
     pub(super) is_sound: bool,

@@ -1,15 +1,13 @@
 //! Owner as the requests of other processes and of clients see it: one contract for readiness, reports, waits
 //! for offsets, and the seam between its head and the blocks of the bucket.
 //!
-//! Invariant: the number of the catalogue that a reader needs grows before samples leave the head.
-//! Not here: application of records, requests (`server`), the age at which samples leave (`publish`).
+//! Not here: the owner itself (`for_requests`), application of records, requests (`server`).
 
 use chronolith_format::record::RecordStore;
+use chronolith_model::TenantId;
 use chronolith_model::log_position::LogPartition;
-use chronolith_model::{StoreId, TenantId};
 use chronolith_replicated_log::LogError;
 
-use super::Owner;
 use super::status::{NotReady, OwnerStatus};
 use crate::peers::{NodeReport, PartitionProgress, PartitionReport};
 
@@ -55,35 +53,5 @@ pub trait PartitionOwner: Send + Sync {
             progress: status.next_offset.is_some().then_some(progress),
         };
         NodeReport { topic: partition.topic, partitions: vec![own] }
-    }
-}
-
-impl PartitionOwner for Owner {
-    fn partition(&self) -> LogPartition {
-        self.partition
-    }
-
-    fn status(&self) -> OwnerStatus {
-        self.status.snapshot()
-    }
-
-    fn check_ready(&self) -> Result<(), NotReady> {
-        self.status.check_ready(self.options.ready_lag)
-    }
-
-    fn log_end(&self) -> Result<u64, LogError> {
-        Ok(self.log.bounds(self.partition.number)?.end)
-    }
-
-    /// Samples that left before the start of the process are not counted: they did so at least twice the time
-    /// between two polls of the catalogue after their publication.
-    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64 {
-        let store = match store {
-            RecordStore::Default => Some(StoreId::from(tenant)),
-            RecordStore::Database(id) | RecordStore::Graphite(id) => {
-                self.tsdb.cuts().store_with_id(tenant, id)
-            }
-        };
-        store.map_or(0, |store| self.windows.catalogue_needed(&store))
     }
 }

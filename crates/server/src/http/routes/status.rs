@@ -84,7 +84,7 @@ pub(super) const ROUTES: &[Route] = &[
         .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(cluster_status::cluster))
         .details(
             "lists roles, the partition map, and offsets, lag and refused records of an owner, on query nodes \
-                  those of all owners; null on a server with role all",
+                  those of all owners; the data is null on a server with role all",
         ),
     Route::new(&["/api/v1/status/bucket"], "blocks, cache, requests and uploads of the bucket")
         .on(Methods::Get, Scope::ReadStatus, Shows::WholeServer, Effect::Reads, handler!(bucket_status::bucket))

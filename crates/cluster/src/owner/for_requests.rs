@@ -1,0 +1,43 @@
+//! An owner behind the contract for requests.
+//!
+//! Invariant: the number of the catalogue that a reader needs grows before samples leave the head.
+//! Not here: the contract (`partition_owner`), the age at which samples leave (`publish`).
+
+use chronolith_format::record::RecordStore;
+use chronolith_model::log_position::LogPartition;
+use chronolith_model::{StoreId, TenantId};
+use chronolith_replicated_log::LogError;
+
+use super::Owner;
+use super::partition_owner::PartitionOwner;
+use super::status::{NotReady, OwnerStatus};
+
+impl PartitionOwner for Owner {
+    fn partition(&self) -> LogPartition {
+        self.partition
+    }
+
+    fn status(&self) -> OwnerStatus {
+        self.status.snapshot()
+    }
+
+    fn check_ready(&self) -> Result<(), NotReady> {
+        self.status.check_ready(self.options.ready_lag)
+    }
+
+    fn log_end(&self) -> Result<u64, LogError> {
+        Ok(self.log.bounds(self.partition.number)?.end)
+    }
+
+    /// Samples that left before the start of the process are not counted: they did so at least twice the time
+    /// between two polls of the catalogue after their publication.
+    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64 {
+        let store = match store {
+            RecordStore::Default => Some(StoreId::from(tenant)),
+            RecordStore::Database(id) | RecordStore::Graphite(id) => {
+                self.tsdb.cuts().store_with_id(tenant, id)
+            }
+        };
+        store.map_or(0, |store| self.windows.catalogue_needed(&store))
+    }
+}
