@@ -8,6 +8,8 @@
 mod brokers;
 pub(crate) mod campaign;
 mod nodes;
+mod own_writes;
+mod queries;
 mod report;
 
 use std::ops::Range;
@@ -36,6 +38,13 @@ const LOG_BYTES_MAX: f64 = 30.0;
 const ACK_P50_MS_MAX: f64 = 25.0;
 const ACK_P99_MS_MAX: f64 = 100.0;
 const OWNER_RESTART_S_MAX: f64 = 6.0;
+const APPLIED_PER_CPU_S_MIN: f64 = 1.5e6;
+const SECONDS_OF_100_MILLION_MAX: f64 = 90.0;
+const QUERIES_CPU_RATIO_MAX: f64 = 1.5;
+const SELECT_GB_PER_CPU_S_MIN: f64 = 0.5;
+const OWN_WRITE_P99_MS_MAX: f64 = 100.0;
+/// Times that all samples are asked for.
+const SELECT_RUNS: usize = 5;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -60,12 +69,21 @@ pub(crate) struct Options {
     /// Codec of the batches of the log.
     #[arg(long, default_value = "lz4")]
     compression: String,
+    /// Writes that are read at once on the query node.
+    #[arg(long, default_value_t = 10_000)]
+    own_writes: usize,
     /// Rounds; the single server and the nodes take turns.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     /// Program that starts brokers of Kafka.
     #[arg(long, default_value = "kits/kafka/broker.py")]
     kafka: PathBuf,
+}
+
+/// Answers of owners for all samples.
+struct Select {
+    cpu_s: f64,
+    bytes: f64,
 }
 
 impl Benchmark for Options {
@@ -118,7 +136,11 @@ impl Options {
         let paced_ack_ms = self.send_paced(&mut fleet, server.port)?;
         self.verify(server.port, &fleet, &shape)?;
         let sample_count = (self.series * self.steps) as f64;
-        Ok(Single { sample_count, cpu_s: spent.cpu.total(), wall_s: spent.wall_seconds, paced_ack_ms })
+        let before = server.cpu()?;
+        queries::ask_all(server.port, self.last_ms(&shape), self.steps)?;
+        let queries_cpu_s = server.cpu()?.since(before).total();
+        let cpu_s = spent.cpu.total();
+        Ok(Single { sample_count, cpu_s, wall_s: spent.wall_seconds, paced_ack_ms, queries_cpu_s })
     }
 
     fn measure_nodes(&self, brokers: &Brokers, data: &std::path::Path, round: usize) -> Result<Measured> {
@@ -132,6 +154,8 @@ impl Options {
             owners_per_partition: 1,
             gateway_count: 1,
             query_count: 1,
+            owner_flags: Vec::new(),
+            query_polls: Vec::new(),
         };
         let nodes = Nodes::start(data, setup)?;
         let measured = self.measure_running(&nodes, brokers, &topic);
@@ -156,7 +180,14 @@ impl Options {
         let log_bytes = brokers.topic_bytes(topic)? as f64;
         let paced_ack_ms = self.send_paced(&mut fleet, port)?;
         nodes.wait_applied(sample_count + self.paced_steps() * self.series, CATCH_UP_LIMIT)?;
+        let answering = |nodes: &Nodes| anyhow::Ok(nodes.queries_cpu()?.plus(nodes.owners_cpu()?));
+        let before = answering(nodes)?;
+        queries::ask_all(nodes.query_ports[0], self.last_ms(&shape), self.steps)?;
+        let queries_cpu_s = answering(nodes)?.since(before).total();
+        let select = self.select_all(nodes, &shape)?;
+        let own_writes = own_writes::measure(nodes, self.own_writes)?;
         let owner_restart_s = nodes.kill_and_start_owner(0, CATCH_UP_LIMIT)?;
+        let caught_up = nodes.start_owner_without_directory(0, CATCH_UP_LIMIT)?;
         self.verify(nodes.query_ports[0], &fleet, &shape)?;
         Ok(Measured {
             sample_count: sample_count as f64,
@@ -167,9 +198,33 @@ impl Options {
             log_bytes,
             paced_ack_ms,
             owner_restart_s,
+            caught_up,
+            queries_cpu_s,
+            select_cpu_s: select.cpu_s,
+            select_bytes: select.bytes,
+            own_writes,
             gateway_peak_bytes: nodes.gateways_peak_bytes()?,
             owners_peak_bytes: nodes.owners_peak_bytes()?,
         })
+    }
+
+    /// Asks for all samples of all series, so that owners send each chunk.
+    fn select_all(&self, nodes: &Nodes, shape: &Shape) -> Result<Select> {
+        let cpu = nodes.owners_cpu()?;
+        let bytes = nodes.received_bytes()?;
+        let last_ms = self.last_ms(shape);
+        let range_s = (self.steps + self.paced_steps()) as i64 * STEP_MS / 1000;
+        let query = format!("sum(count_over_time({SELECTOR}[{range_s}s]))");
+        for _ in 0..SELECT_RUNS {
+            crate::http::query_number(nodes.query_ports[0], &query, last_ms)?;
+        }
+        let cpu_s = nodes.owners_cpu()?.since(cpu).total();
+        Ok(Select { cpu_s, bytes: nodes.received_bytes()? - bytes })
+    }
+
+    /// Time of the last sample.
+    fn last_ms(&self, shape: &Shape) -> i64 {
+        shape.start_ms + ((self.steps + self.paced_steps()) as i64 - 1) * STEP_MS
     }
 
     /// Steps of the paced part.
@@ -192,7 +247,7 @@ impl Options {
     /// Reads acknowledged samples back: series, sum of the last values, number of samples.
     fn verify(&self, port: u16, fleet: &Fleet, shape: &Shape) -> Result<()> {
         let step_count = (self.steps + self.paced_steps()) as i64;
-        let last_ms = shape.start_ms + (step_count - 1) * STEP_MS;
+        let last_ms = self.last_ms(shape);
         let ask = |query: &str| crate::http::query_number(port, query, last_ms);
         let range_s = step_count * STEP_MS / 1000;
         for (what, query, expected) in [
@@ -224,5 +279,18 @@ impl Options {
             |figure: fn(&Measured) -> f64| latency::median(&clusters.iter().map(figure).collect::<Vec<_>>());
         run.at_most("bytes per sample in the log", of(Measured::log_bytes_per_sample), LOG_BYTES_MAX);
         run.at_most("owner killed, until it is ready, s", of(|one| one.owner_restart_s), OWNER_RESTART_S_MAX);
+        let applied = of(Measured::applied_per_cpu_s);
+        run.at_least("samples per CPU s of an owner without directory", applied, APPLIED_PER_CPU_S_MIN);
+        let seconds = of(Measured::seconds_of_100_million);
+        run.at_most("... seconds for 100 million samples", seconds, SECONDS_OF_100_MILLION_MAX);
+        let single: Vec<f64> = singles.iter().map(|one| one.queries_cpu_s).collect();
+        let ratio = of(|one| one.queries_cpu_s) / latency::median(&single);
+        run.at_most("CPU of 12 queries, times the single server's", ratio, QUERIES_CPU_RATIO_MAX);
+        let missing: usize = clusters.iter().map(|one| one.own_writes.missing).sum();
+        run.at_most("own writes that a read did not find", missing as f64, 0.0);
+        let own_ms: Vec<f64> = clusters.iter().flat_map(|one| one.own_writes.read_ms.clone()).collect();
+        run.at_most("read of an own write p99, ms", latency::at(&own_ms, 0.99), OWN_WRITE_P99_MS_MAX);
+        let speed = of(Measured::select_gb_per_cpu_s);
+        run.at_least("answers of owners, GB per CPU s", speed, SELECT_GB_PER_CPU_S_MIN);
     }
 }

@@ -64,6 +64,8 @@ impl Write for Wire {
 pub(crate) struct WriteConnection {
     stream: BufReader<Wire>,
     head: String,
+    /// `X-Chronolith-Offsets` of the last answer.
+    offsets: String,
 }
 
 impl WriteConnection {
@@ -93,7 +95,12 @@ impl WriteConnection {
 
     fn over(stream: Wire, port: u16, path: &str, headers: &str) -> WriteConnection {
         let head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{headers}");
-        WriteConnection { stream: BufReader::new(stream), head }
+        WriteConnection { stream: BufReader::new(stream), head, offsets: String::new() }
+    }
+
+    /// Offsets that the last answer names; empty if it names none.
+    pub(crate) fn offsets(&self) -> &str {
+        &self.offsets
     }
 
     /// Sends what follows for `tenant`.
@@ -127,6 +134,7 @@ impl WriteConnection {
 
     fn read_head(&mut self) -> Result<(u16, usize)> {
         let head = read_head(&mut self.stream)?;
+        self.offsets = head.offsets;
         Ok((head.status, head.len.unwrap_or(0)))
     }
 }
@@ -137,6 +145,7 @@ struct Head {
     /// `None` of a response in chunks.
     len: Option<usize>,
     coding: Accept,
+    offsets: String,
 }
 
 fn read_head(stream: &mut BufReader<Wire>) -> Result<Head> {
@@ -144,7 +153,7 @@ fn read_head(stream: &mut BufReader<Wire>) -> Result<Head> {
     stream.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|text| text.parse().ok());
     let status = status.with_context(|| format!("not an HTTP answer: {line:?}"))?;
-    let mut head = Head { status, len: None, coding: Accept::Plain };
+    let mut head = Head { status, len: None, coding: Accept::Plain, offsets: String::new() };
     loop {
         line.clear();
         stream.read_line(&mut line)?;
@@ -155,6 +164,9 @@ fn read_head(stream: &mut BufReader<Wire>) -> Result<Head> {
             }
             Some((name, value)) if name.eq_ignore_ascii_case("content-encoding") => {
                 head.coding = Accept::of_answer(value.trim())?;
+            }
+            Some((name, value)) if name.eq_ignore_ascii_case("x-chronolith-offsets") => {
+                value.trim().clone_into(&mut head.offsets);
             }
             Some(_) => {}
         }
@@ -228,6 +240,8 @@ pub(crate) struct QueryConnection {
     port: u16,
     tenant: String,
     accept: Accept,
+    /// Other headers of each request, each with its line break.
+    headers: String,
     body: Vec<u8>,
 }
 
@@ -246,7 +260,14 @@ impl QueryConnection {
     pub(crate) fn over(stream: Wire, port: u16, tenant: &str) -> QueryConnection {
         let stream = BufReader::with_capacity(READ_BYTES, stream);
         let tenant = tenant.to_owned();
-        QueryConnection { stream, port, tenant, accept: Accept::Gzip, body: Vec::new() }
+        QueryConnection {
+            stream,
+            port,
+            tenant,
+            accept: Accept::Gzip,
+            headers: String::new(),
+            body: Vec::new(),
+        }
     }
 
     pub(crate) fn accept(&self) -> Accept {
@@ -256,6 +277,16 @@ impl QueryConnection {
     /// Accepts `accept` from the next request on.
     pub(crate) fn set_accept(&mut self, accept: Accept) {
         self.accept = accept;
+    }
+
+    /// Waits in each request from the next one on for these offsets of the log.
+    pub(crate) fn set_min_offsets(&mut self, offsets: &str) {
+        self.headers = format!("X-Chronolith-Min-Offsets: {offsets}\r\n");
+    }
+
+    /// Waits in each request from the next one on for the ends of the log.
+    pub(crate) fn set_strong(&mut self) {
+        "X-Chronolith-Read-Consistency: strong\r\n".clone_into(&mut self.headers);
     }
 
     /// Answer to a GET: status and decompressed body.
@@ -269,8 +300,9 @@ impl QueryConnection {
         let port = self.port;
         let tenant = &self.tenant;
         let accept = self.accept.header();
+        let headers = &self.headers;
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Scope-OrgID: {tenant}\r\n{accept}\r\n"
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Scope-OrgID: {tenant}\r\n{accept}{headers}\r\n"
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
         self.stream.get_mut().flush()?;

@@ -6,8 +6,10 @@
 //! that is neither within the ledger's bounds nor an error ends the campaign with a failure.
 //! Not here: figures of speed (`cluster`).
 
+mod options;
+
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,11 +21,13 @@ use super::brokers::Brokers;
 use super::nodes::{NodeSetup, Nodes};
 use crate::body::Body;
 use crate::driver::{Benchmark, Run};
-use crate::http::{self, WriteConnection};
+use crate::http::{self, QueryConnection, WriteConnection};
 use crate::latency::{at, largest};
 use crate::report::Table;
 use crate::server::Kind;
 use crate::traffic::{POD_SERIES, STEP_MS, labels, mix, pods_selector};
+pub(crate) use options::Options;
+use options::Size;
 
 /// Values of a series are `index * VALUES_PER_SERIES + step`, which a float holds exactly.
 const VALUES_PER_SERIES: u64 = 1_000_000;
@@ -31,51 +35,10 @@ const VALUES_PER_SERIES: u64 = 1_000_000;
 const REPEAT_ONE_IN: u64 = 40;
 /// Pause after a request that was not acknowledged.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// Between two answers that a reader compares.
-const READ_PAUSE: Duration = Duration::from_millis(200);
+/// Texts of errors that the report has.
+const ERRORS_MAX: usize = 5;
 /// For everything to be readable after the last kill.
 const SETTLE_LIMIT: Duration = Duration::from_secs(180);
-
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Seconds of writes and kills.
-    #[arg(long, default_value_t = 600)]
-    seconds: u64,
-    /// Samples to send at least; the writes go on until they are there.
-    #[arg(long, default_value_t = 50_000_000)]
-    samples: u64,
-    /// Brokers; each partition has copies on up to three.
-    #[arg(long, default_value_t = 3)]
-    brokers: usize,
-    /// Partitions of the topic.
-    #[arg(long, default_value_t = 3)]
-    partitions: usize,
-    /// Owners of each partition.
-    #[arg(long, default_value_t = 2)]
-    owners: usize,
-    /// Gateways, which senders use in turn.
-    #[arg(long, default_value_t = 2)]
-    gateways: usize,
-    /// Query nodes, which readers use in turn.
-    #[arg(long, default_value_t = 2)]
-    queries: usize,
-    /// Threads that write, each to all series of its own.
-    #[arg(long, default_value_t = 4)]
-    senders: usize,
-    /// Series of a sender, a multiple of 500.
-    #[arg(long, default_value_t = 5_000)]
-    series: usize,
-    /// Age of an acknowledgement from which an answer has to have its samples: query nodes do not wait for
-    /// the ends of the log.
-    #[arg(long, default_value_t = 10)]
-    lag_seconds: u64,
-    /// Seed of the kills.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Program that starts brokers of Kafka.
-    #[arg(long, default_value = "kits/kafka/broker.py")]
-    kafka: PathBuf,
-}
 
 /// Acknowledged and sent steps of the requests of one sender.
 struct Ledger {
@@ -96,6 +59,8 @@ struct Counts {
     repeats: AtomicUsize,
     answers_equal: AtomicUsize,
     answers_refused: AtomicUsize,
+    /// Blocks that owners have published.
+    blocks: AtomicUsize,
 }
 
 impl Benchmark for Options {
@@ -104,18 +69,26 @@ impl Benchmark for Options {
     }
 
     fn measure(&self, run: &mut Run) -> Result<()> {
-        ensure!(self.series > 0 && self.series.is_multiple_of(POD_SERIES), "--series: a multiple of 500");
-        let brokers = Mutex::new(Brokers::start(&self.kafka, self.brokers)?);
+        ensure!(
+            self.size.series > 0 && self.size.series.is_multiple_of(POD_SERIES),
+            "--series: a multiple of 500"
+        );
+        let brokers = Mutex::new(Brokers::start(&self.kafka, self.size.brokers)?);
         let addresses = brokers.lock().expect("no panic").addresses()?.to_owned();
         let setup = NodeSetup {
             log: format!("kafka://{addresses}/campaign"),
-            partition_count: self.partitions,
-            replication_factor: self.brokers.min(3),
+            partition_count: self.size.partitions,
+            replication_factor: self.size.brokers.min(3),
             compression: "lz4".to_owned(),
-            series_count: self.series * self.senders,
-            owners_per_partition: self.owners,
-            gateway_count: self.gateways,
-            query_count: self.queries,
+            series_count: self.size.series * self.size.senders,
+            owners_per_partition: self.size.owners,
+            gateway_count: self.size.gateways,
+            query_count: self.size.queries,
+            owner_flags: vec![
+                format!("--flush-delay={}s", self.cuts.cut_seconds),
+                format!("--bucket.poll={}s", self.cuts.poll_seconds),
+            ],
+            query_polls: (1..=self.size.queries).map(|number| self.query_poll(number)).collect(),
         };
         let nodes = Nodes::start(run.data(), setup)?;
         let campaign = Campaign::new(self, nodes, brokers);
@@ -138,13 +111,15 @@ struct Campaign<'a> {
     ack_ms: Mutex<Vec<f64>>,
     /// Differences between answers and the ledger.
     faults: Mutex<Vec<String>>,
+    /// First different errors of queries.
+    errors: Mutex<Vec<String>>,
 }
 
 impl<'a> Campaign<'a> {
     fn new(options: &'a Options, nodes: Nodes, brokers: Mutex<Brokers>) -> Campaign<'a> {
         let steps_max = i64::try_from(VALUES_PER_SERIES).expect("small");
-        let ledgers = (0..options.senders).map(|sender| Ledger {
-            first_series: sender * options.series,
+        let ledgers = (0..options.size.senders).map(|sender| Ledger {
+            first_series: sender * options.size.series,
             acked: AtomicU64::new(0),
             sent: AtomicU64::new(0),
         });
@@ -161,6 +136,7 @@ impl<'a> Campaign<'a> {
             is_over: AtomicBool::new(false),
             ack_ms: Mutex::default(),
             faults: Mutex::default(),
+            errors: Mutex::default(),
         }
     }
 
@@ -185,7 +161,7 @@ impl<'a> Campaign<'a> {
 
     fn acked_samples(&self) -> u64 {
         let steps: u64 = self.ledgers.iter().map(|ledger| ledger.acked.load(Ordering::Acquire)).sum();
-        steps * self.options.series as u64
+        steps * self.options.size.series as u64
     }
 
     fn is_over(&self) -> bool {
@@ -194,10 +170,10 @@ impl<'a> Campaign<'a> {
 
     /// Sends step after step until the campaign is over; each until it is acknowledged.
     fn send(&self, ledger: &Ledger) -> Result<()> {
-        let series = ledger.first_series..ledger.first_series + self.options.series;
+        let series = ledger.first_series..ledger.first_series + self.options.size.series;
         let mut body = Body::new(series.clone().map(labels));
         let mut random = mix(self.options.seed ^ ledger.first_series as u64);
-        let mut to = ledger.first_series / self.options.series;
+        let mut to = ledger.first_series / self.options.size.series;
         for step in 0..VALUES_PER_SERIES {
             if self.is_over() {
                 return Ok(());
@@ -232,28 +208,41 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Kills a node every 3 to 6 seconds and starts it at once, until `end`, until the samples are there, or
-    /// until a fault was found.
+    /// Kills a node every 3 to 6 seconds and starts it at once, until `end`, until samples and blocks are
+    /// there, or until a fault was found.
     fn kill_nodes(&self, end: Instant) {
         let mut random = mix(self.options.seed);
-        while (Instant::now() < end || self.acked_samples() < self.options.samples)
-            && self.faults.lock().expect("no panic").is_empty()
-        {
+        while (Instant::now() < end || self.is_short()) && self.faults.lock().expect("no panic").is_empty() {
             random = mix(random);
             self.pause(Duration::from_millis(3_000 + random % 3_000));
             random = mix(random);
+            if self.options.no_kills {
+                continue;
+            }
             match self.nodes.kill_and_start(random as usize) {
-                Ok(()) => drop(self.counts.kills.fetch_add(1, Ordering::Relaxed)),
+                Ok(blocks) => {
+                    self.counts.blocks.fetch_add(blocks, Ordering::Relaxed);
+                    self.counts.kills.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(error) => self.fault(format!("a node does not start: {error:#}")),
             }
         }
     }
 
+    /// Returns true if samples or blocks are missing.
+    fn is_short(&self) -> bool {
+        self.acked_samples() < self.options.samples || self.published_blocks() < self.options.blocks
+    }
+
+    fn published_blocks(&self) -> usize {
+        self.counts.blocks.load(Ordering::Relaxed) + self.nodes.published_blocks()
+    }
+
     /// Kills a broker every 15 seconds, if there are others, and starts it five seconds later.
     fn kill_brokers(&self) {
-        let count = self.options.brokers;
+        let count = self.options.size.brokers;
         let mut number = 0;
-        while count > 1 && !self.is_over() {
+        while count > 1 && !self.options.no_kills && !self.is_over() {
             self.pause(Duration::from_secs(10));
             number = number % count + 1;
             let told = self.tell_broker("kill", number).and_then(|()| {
@@ -273,12 +262,12 @@ impl<'a> Campaign<'a> {
 
     /// Compares answers of query nodes with the ledger.
     fn read(&self) {
-        let lag = Duration::from_secs(self.options.lag_seconds);
+        let lag = self.options.reads.lag();
         // Acknowledged steps of each sender, the oldest first.
         let mut past: VecDeque<(Instant, Vec<u64>)> = VecDeque::new();
         let mut turn = 0;
         while !self.is_over() {
-            std::thread::sleep(READ_PAUSE);
+            std::thread::sleep(Duration::from_millis(self.options.reads.read_pause_ms));
             turn += 1;
             let acked = self.ledgers.iter().map(|ledger| ledger.acked.load(Ordering::Acquire)).collect();
             past.push_back((Instant::now(), acked));
@@ -287,49 +276,58 @@ impl<'a> Campaign<'a> {
             }
             let Some((_, old)) = past.front().filter(|(at, _)| at.elapsed() >= lag) else { continue };
             let ledger = &self.ledgers[turn % self.ledgers.len()];
-            let port = self.nodes.query_ports[turn % self.nodes.query_ports.len()];
-            let before = old[turn % self.ledgers.len()];
-            if before == 0 {
+            // Another query node each time all senders had their turn.
+            let port = self.nodes.query_ports[turn / self.ledgers.len() % self.nodes.query_ports.len()];
+            let steps = old[turn % self.ledgers.len()];
+            if steps == 0 {
                 continue;
             }
-            let found = self.ask(port, ledger);
-            let after = ledger.sent.load(Ordering::Acquire);
-            match found {
-                Ok(Answer { count, sum: _ }) => {
-                    let pods = POD_SERIES as u64;
-                    if (before * pods..=after * pods).contains(&count) {
-                        self.counts.answers_equal.fetch_add(1, Ordering::Relaxed);
-                    } else {
-                        let first = ledger.first_series;
-                        let least = before * pods;
-                        let most = after * pods;
-                        self.fault(format!(
-                            "series {first}: {count} samples, the ledger has {least} to {most}"
-                        ));
-                    }
+            let first = ledger.first_series;
+            match self.compare(port, first..first + POD_SERIES, steps) {
+                Ok(None) => drop(self.counts.answers_equal.fetch_add(1, Ordering::Relaxed)),
+                Ok(Some(difference)) => self.fault(difference),
+                Err(error) => {
+                    self.counts.answers_refused.fetch_add(1, Ordering::Relaxed);
+                    self.note_error(format!("{error:#}"));
                 }
-                Err(_) => drop(self.counts.answers_refused.fetch_add(1, Ordering::Relaxed)),
             }
         }
     }
 
-    /// Count and sum of all samples of the first pod of a sender.
-    fn ask(&self, port: u16, ledger: &Ledger) -> Result<Answer> {
-        let selector = pods_selector(ledger.first_series, ledger.first_series + POD_SERIES);
-        let steps = ledger.sent.load(Ordering::Acquire) as i64 + 1;
-        self.ask_selector(port, &selector, steps)
+    fn note_error(&self, text: String) {
+        let mut errors = self.errors.lock().expect("no panic");
+        let is_new = errors.iter().all(|one| one.get(..40) != text.get(..40));
+        if is_new && errors.len() < ERRORS_MAX {
+            errors.push(text);
+        }
     }
 
-    fn ask_selector(&self, port: u16, selector: &str, steps: i64) -> Result<Answer> {
-        let end_ms = self.start_ms + steps * STEP_MS;
-        let range_s = (steps + 1) * STEP_MS / 1000;
+    /// Compares count and sum of the first `steps` samples of series, all of them; returns the difference.
+    fn compare(&self, port: u16, series: Range<usize>, steps: u64) -> Result<Option<String>> {
+        let selector = pods_selector(series.start, series.end);
+        let end_ms = self.start_ms + (steps as i64 - 1) * STEP_MS;
+        let range_s = steps as i64 * STEP_MS / 1000;
         let number = |function: &str| -> Result<f64> {
             let query = format!("sum({function}({selector}[{range_s}s]))");
-            let path = http::query_path(&query, end_ms);
-            let answer = http::get(port, &path)?;
-            http::number_of(answer.0, &answer.1)
+            let mut connection = QueryConnection::open(port)?;
+            if self.options.reads.strong {
+                connection.set_strong();
+            }
+            let (status, body) = connection.get(&http::query_path(&query, end_ms))?;
+            http::number_of(status, &body)
         };
-        Ok(Answer { count: number("count_over_time")? as u64, sum: number("sum_over_time")? })
+        let found_count = number("count_over_time")?;
+        let found_sum = number("sum_over_time")?;
+        let count = (steps * series.len() as u64) as f64;
+        let sum = series.clone().map(|idx| sum_of(idx, steps)).sum::<f64>();
+        let is_equal = found_count == count && (found_sum - sum).abs() <= sum * 1e-12;
+        Ok((!is_equal).then(|| {
+            format!(
+                "series from {} on, port {port}: {found_count} samples with sum {found_sum}, the ledger has \
+                 {count} with {sum}",
+                series.start
+            )
+        }))
     }
 
     /// Compares all acknowledged samples of all series on each query node.
@@ -337,19 +335,11 @@ impl<'a> Campaign<'a> {
         for port in &self.nodes.query_ports {
             for ledger in &self.ledgers {
                 let steps = ledger.acked.load(Ordering::Acquire);
-                for first in
-                    (ledger.first_series..ledger.first_series + self.options.series).step_by(POD_SERIES)
-                {
-                    let selector = pods_selector(first, first + POD_SERIES);
-                    let found = self.ask_selector(*port, &selector, steps as i64 + 1)?;
-                    let count = steps * POD_SERIES as u64;
-                    let sum = (first..first + POD_SERIES).map(|idx| sum_of(idx, steps)).sum::<f64>();
-                    ensure!(
-                        found.count == count && (found.sum - sum).abs() <= sum * 1e-12,
-                        "series {first} on: {} samples with sum {}, the ledger has {count} with {sum}",
-                        found.count,
-                        found.sum
-                    );
+                let all = ledger.first_series..ledger.first_series + self.options.size.series;
+                for first in all.step_by(POD_SERIES) {
+                    if let Some(difference) = self.compare(*port, first..first + POD_SERIES, steps)? {
+                        bail!("at the end: {difference}");
+                    }
                 }
             }
         }
@@ -370,7 +360,7 @@ impl<'a> Campaign<'a> {
     }
 
     fn report(&self, run: &mut Run) {
-        let Options { brokers, partitions, owners, gateways, queries, .. } = self.options;
+        let Size { brokers, partitions, owners, gateways, queries, .. } = self.options.size;
         run.note(format!(
             "{brokers} brokers, {partitions} partitions, {owners} owners each, {gateways} gateways, {queries} \
              query nodes, seed {}",
@@ -388,6 +378,7 @@ impl<'a> Campaign<'a> {
             ("acknowledged requests sent again", of(&self.counts.repeats)),
             ("answers within the ledger", of(&self.counts.answers_equal)),
             ("answers that were an error", of(&self.counts.answers_refused)),
+            ("blocks of cuts published", self.published_blocks() as f64),
             ("faults", faults),
             ("ack p50, ms", at(&ack_ms, 0.5)),
             ("ack p99, ms", at(&ack_ms, 0.99)),
@@ -397,14 +388,13 @@ impl<'a> Campaign<'a> {
             table.row(label, 0, [figure]);
         }
         run.table(table);
+        for error in self.errors.lock().expect("no panic").iter() {
+            run.note(format!("an answer that was an error: {error}"));
+        }
         run.at_most("faults", faults, 0.0);
         run.at_least("samples acknowledged", self.acked_samples() as f64, self.options.samples as f64);
+        run.at_least("blocks of cuts published", self.published_blocks() as f64, self.options.blocks as f64);
     }
-}
-
-struct Answer {
-    count: u64,
-    sum: f64,
 }
 
 fn value(series_idx: usize, step: u64) -> f64 {

@@ -31,6 +31,20 @@ pub(super) struct NodeSetup {
     pub(super) gateway_count: usize,
     /// Query nodes, at least one.
     pub(super) query_count: usize,
+    /// Other options of owners.
+    pub(super) owner_flags: Vec<String>,
+    /// Age from which each query node reads the catalogue again; one without an entry has the default.
+    pub(super) query_polls: Vec<Duration>,
+}
+
+/// Start of an owner that has read its partition from the log.
+pub(super) struct CaughtUp {
+    /// Samples that it has applied until it was ready.
+    pub(super) sample_count: f64,
+    /// From exec until it was ready.
+    pub(super) wall_s: f64,
+    /// CPU time until then.
+    pub(super) cpu_s: f64,
 }
 
 /// Running nodes, each of which may be killed and started by any thread.
@@ -78,13 +92,16 @@ impl Nodes {
         let mut owners = Vec::new();
         for number in 0..partition_count * setup.owners_per_partition {
             let partition = format!("--owner.partition={}", number % partition_count);
-            owners.push(start(vec!["--role=owner".to_owned(), log.clone(), partition])?);
+            let flags = ["--role=owner".to_owned(), log.clone(), partition];
+            owners.push(start(flags.into_iter().chain(setup.owner_flags.iter().cloned()).collect())?);
         }
         let addresses: Vec<String> = owners.iter().map(|owner| format!("127.0.0.1:{}", owner.port)).collect();
         let addresses = format!("--owners={}", addresses.join(","));
         let mut queries = Vec::new();
-        for _ in 0..setup.query_count {
-            queries.push(start(vec!["--role=query".to_owned(), addresses.clone()])?);
+        for idx in 0..setup.query_count {
+            let poll = setup.query_polls.get(idx).map(|poll| format!("--bucket.poll={}s", poll.as_secs()));
+            let flags = ["--role=query".to_owned(), addresses.clone()];
+            queries.push(start(flags.into_iter().chain(poll).collect())?);
         }
         let ports = |servers: &[Server]| servers.iter().map(|server| server.port).collect();
         Ok(Nodes {
@@ -153,13 +170,41 @@ impl Nodes {
         owner.start_again(limit)
     }
 
+    /// Kills an owner, removes its directory, and starts it: it reads the log from the offset of the bucket.
+    pub(super) fn start_owner_without_directory(&self, idx: usize, limit: Duration) -> Result<CaughtUp> {
+        let mut owner = lock(&self.owners[idx]);
+        owner.kill()?;
+        std::fs::remove_dir_all(owner.data_dir())?;
+        std::fs::create_dir(owner.data_dir())?;
+        let wall_s = owner.start_again(limit)?;
+        let cpu_s = owner.cpu()?.total();
+        Ok(CaughtUp { sample_count: owner.metric("owner_accepted_samples")?, wall_s, cpu_s })
+    }
+
+    /// CPU time of all query nodes.
+    pub(super) fn queries_cpu(&self) -> Result<CpuSeconds> {
+        cpu_of(&self.queries)
+    }
+
+    /// Bytes of answers of owners that all query nodes have received.
+    pub(super) fn received_bytes(&self) -> Result<f64> {
+        self.queries.iter().try_fold(0.0, |sum, node| Ok(sum + lock(node).metric("owner_received_bytes")?))
+    }
+
     /// Kills one of all nodes and starts it again, without waiting for it. `draw` may be any number.
-    pub(super) fn kill_and_start(&self, draw: usize) -> Result<()> {
+    /// Returns the blocks that it had published.
+    pub(super) fn kill_and_start(&self, draw: usize) -> Result<usize> {
         let count = self.gateways.len() + self.owners.len() + self.queries.len();
         let node = self.all().nth(draw % count);
-        let Some(mut node) = node else { return Ok(()) };
+        let Some(mut node) = node else { return Ok(0) };
+        let blocks = blocks_of(&node);
         node.kill()?;
-        node.exec_again().map(drop)
+        node.exec_again().map(|_| blocks)
+    }
+
+    /// Blocks that running owners have published.
+    pub(super) fn published_blocks(&self) -> usize {
+        self.owners.iter().map(|owner| blocks_of(&lock(owner))).sum()
     }
 
     /// Ends of all logs, for error messages.
@@ -170,6 +215,11 @@ impl Nodes {
 
 fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Blocks that a node has published since its start; 0 if it does not answer.
+fn blocks_of(node: &Server) -> usize {
+    node.metric("owner_published_blocks").map_or(0, |count| count as usize)
 }
 
 fn cpu_of(servers: &[Mutex<Server>]) -> Result<CpuSeconds> {
