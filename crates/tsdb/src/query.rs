@@ -45,6 +45,7 @@ use self::blocks::{LabelQuery, QueryBlock, QueryBlocks};
 use self::counted::counted;
 use self::label_search::StoreValues;
 use self::merged::MergedBatches;
+use crate::bucket::folder_source::FolderSource;
 use crate::storage::Storage;
 
 /// Head and blocks of one tenant.
@@ -58,8 +59,16 @@ pub(crate) struct TenantQueryable {
 
 impl TenantQueryable {
     pub(crate) fn new(storage: &Storage, store: &StoreId) -> TenantQueryable {
+        TenantQueryable::with_bucket(storage, store, storage.bucket_blocks(store))
+    }
+
+    /// As [`TenantQueryable::new`], without blocks that only the bucket has.
+    pub(crate) fn without_bucket(storage: &Storage, store: &StoreId) -> TenantQueryable {
+        TenantQueryable::with_bucket(storage, store, None)
+    }
+
+    fn with_bucket(storage: &Storage, store: &StoreId, bucket: Option<FolderSource>) -> TenantQueryable {
         let duplicates = storage.limits_of(store).duplicates;
-        let bucket = storage.bucket_blocks(store);
         let blocks = QueryBlocks::new(store, storage.blocks(), bucket);
         TenantQueryable { head: storage.head().clone(), tenant: store.clone(), blocks, duplicates }
     }

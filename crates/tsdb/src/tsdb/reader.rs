@@ -49,6 +49,7 @@ impl TsdbReader<'_> {
     }
 
     /// Returns the source that answers a call of another node; empty for a store that this node has not.
+    /// Views of one store have no blocks of the bucket, which the caller reads itself.
     #[must_use]
     pub fn source_of(&self, call: &SelectCall) -> Arc<dyn Queryable> {
         let store = match call.store {
@@ -64,8 +65,11 @@ impl TsdbReader<'_> {
         let Some(store) = store else { return Arc::new(NoSeries) };
         match call.view {
             SelectView::Tenant => self.queryable(&call.tenant),
-            SelectView::Store => self.store_queryable(&store),
-            SelectView::Typed => self.typed_queryable(&store),
+            SelectView::Store => Arc::new(TenantQueryable::without_bucket(self.storage, &store)),
+            SelectView::Typed => {
+                let source = TenantQueryable::without_bucket(self.storage, &store);
+                Arc::new(TypedQueryable::new(source))
+            }
         }
     }
 
