@@ -1,4 +1,4 @@
-//! An owner behind the contract for requests.
+//! Owner as the contract for requests has it.
 //!
 //! Invariant: the number of the catalogue that a reader needs grows before samples leave the head.
 //! Not here: the contract (`partition_owner`), the age at which samples leave (`publish`).
@@ -30,7 +30,7 @@ impl PartitionOwner for Owner {
     }
 
     /// Samples that left before the start of the process are not counted: they did so at least twice the time
-    /// between two polls of the catalogue after their publication.
+    /// between two polls of the catalogue after their publication, and a new owner reads those that did not.
     fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64 {
         let store = match store {
             RecordStore::Default => Some(StoreId::from(tenant)),

@@ -30,7 +30,7 @@ use super::windows::{Held, OwnerWindows};
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Longest time of reading and updating a catalogue.
 const CATALOGUE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time between two stores of the offset to resume from without a published cut in between.
+/// Time between two stores of the offset to resume from while no cut is published or leaves.
 const RESUME_INTERVAL_NS: u64 = 60_000_000_000;
 
 /// Offset that the bucket has.
@@ -102,7 +102,9 @@ impl Publication {
             }
         }
         let dropped = self.drop_settled(owned, next);
-        let resumed = self.store_resume(owned, is_any);
+        // Published samples hold the offset back until they have left.
+        let has_moved = is_any || *dropped.as_ref().unwrap_or(&false);
+        let resumed = self.store_resume(owned, has_moved);
         owned.status.note_windows(owned.windows.counts());
         match failure.or(dropped.err()).or(resumed.err()) {
             Some(error) => Err(error),
@@ -190,25 +192,28 @@ impl Publication {
         Ulid::new(time_ms, block_name_hash(self.partition, held.cut, &folder, window.start, &writer))
     }
 
-    /// Drops the samples of cuts whose catalogue every reader has, from head and checkpoint.
-    fn drop_settled(&self, owned: Owned<'_>, next: Position) -> Result<(), String> {
+    /// Drops the samples of cuts whose catalogue every reader has, from head and checkpoint. Returns true if
+    /// there were any.
+    fn drop_settled(&self, owned: Owned<'_>, next: Position) -> Result<bool, String> {
         let seam_ns = u64::try_from(self.options.seam.as_nanos()).unwrap_or(u64::MAX);
         let (taken, is_any) = owned.windows.take_settled(seam_ns);
-        if !is_any {
-            return owned.windows.write_if_old(next);
+        match is_any {
+            true => {
+                owned.tsdb.cuts().drop_windows(taken).map_err(text)?;
+                owned.windows.forget_dropped(next)?;
+            }
+            false => owned.windows.write_if_old(next)?,
         }
-        owned.tsdb.cuts().drop_windows(taken).map_err(text)?;
-        owned.windows.forget_dropped(next)
+        Ok(is_any)
     }
 
     /// Stores the offset to resume from, if it has moved.
-    fn store_resume(&self, owned: Owned<'_>, has_published: bool) -> Result<(), String> {
+    fn store_resume(&self, owned: Owned<'_>, has_moved: bool) -> Result<(), String> {
         let offset = owned.windows.resume();
         let mut state = self.resume.lock();
         let now_ns = self.env.clock.mono_ns();
-        let is_due = has_published
-            || state.stored_ns == 0
-            || now_ns.saturating_sub(state.stored_ns) >= RESUME_INTERVAL_NS;
+        let is_due =
+            has_moved || state.stored_ns == 0 || now_ns.saturating_sub(state.stored_ns) >= RESUME_INTERVAL_NS;
         if !is_due || offset <= state.stored {
             return Ok(());
         }

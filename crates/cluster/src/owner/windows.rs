@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use chronolith_base::Env;
 use chronolith_format::owned_windows::{HeldCut, OpenWindow, OwnedWindowsFile, StoreWindows};
-use chronolith_model::cut::{CutWindows, OwnedWindows};
+use chronolith_model::cut::{CutWindows, OwnedWindows, resume_after};
 use chronolith_model::log_position::Position;
 use chronolith_model::{StoreId, TimeRange};
 use chronolith_tsdb::{CutWindow, Cuts};
@@ -362,9 +362,10 @@ impl OwnerWindows {
         self.write(&self.state.lock(), next)
     }
 
-    /// Offset from which on a new owner has to read.
+    /// Offset from which on a new owner has to read. Samples of published cuts count while they are here:
+    /// readers with an older catalogue ask a new owner for them, too.
     pub(super) fn resume(&self) -> u64 {
-        self.state.lock().windows.resume()
+        self.state.lock().resume()
     }
 
     /// First catalogue of a store that has all samples which have left the head since the start; 0 = none.
@@ -378,7 +379,7 @@ impl OwnerWindows {
         WindowCounts {
             open_window_count: state.windows.open().count(),
             held_cut_count: state.held.values().map(VecDeque::len).sum(),
-            resume: state.windows.resume(),
+            resume: state.resume(),
         }
     }
 
@@ -416,6 +417,11 @@ impl Held {
 }
 
 impl State {
+    fn resume(&self) -> u64 {
+        let held = self.held.values().flatten().map(|held| held.first_offset);
+        resume_after(self.windows.resume(), held)
+    }
+
     /// Returns true if the samples of a window were cut and are in the head.
     fn holds(&self, store: &StoreId, start: i64) -> bool {
         self.held.get(store).into_iter().flatten().any(|held| held.windows.contains(&start))
