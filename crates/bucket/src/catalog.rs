@@ -270,6 +270,16 @@ impl BlockCatalog {
         slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.catalogue_number)).unwrap_or(0)
     }
 
+    /// Returns true if the list of `folder` is older than twice the time between two polls: owners keep the
+    /// samples of new blocks for that time.
+    #[must_use]
+    pub fn is_older_than_seam(&self, folder: &Folder) -> bool {
+        let slot = self.folders.lock().get(folder).cloned();
+        let listed_ns = slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.listed_ns));
+        let age_max_ns = self.poll_ns.saturating_mul(2);
+        listed_ns.is_none_or(|listed_ns| self.clock.mono_ns().saturating_sub(listed_ns) > age_max_ns)
+    }
+
     /// Reads the list of `folder` again. Blocks the thread; must not be called from a task of the runtime.
     ///
     /// # Errors

@@ -34,6 +34,12 @@ impl FolderSource {
         self.catalog.catalogue_number(&self.folder)
     }
 
+    /// Returns true if owners may no longer have samples of blocks that the list lacks, as
+    /// [`BlockCatalog::is_older_than_seam`].
+    pub(crate) fn is_older_than_seam(&self) -> bool {
+        self.catalog.is_older_than_seam(&self.folder)
+    }
+
     /// Reads the newest catalogue. Blocks the thread; must not be called from a task of the runtime.
     ///
     /// # Errors

@@ -24,7 +24,8 @@ const ATTEMPTS_MAX: usize = 4;
 
 /// Catalogue of the blocks of a store.
 pub(super) trait SeamCatalogue: Send + Sync {
-    /// Waits for the first read of the list of blocks.
+    /// Waits for the first read of the list of blocks, and for another one if the list is so old that owners
+    /// no longer keep the samples of blocks which are not in it. If that one fails, the query has a warning.
     ///
     /// # Errors
     /// As a query that reads the list.
@@ -42,7 +43,18 @@ pub(super) trait SeamCatalogue: Send + Sync {
 
 impl SeamCatalogue for FolderSource {
     fn wait(&self, ctx: &ReadContext) -> Result<(), QueryError> {
-        self.blocks_in(TimeRange::new(0, 0), ctx).map(drop)
+        self.blocks_in(TimeRange::new(0, 0), ctx)?;
+        if !self.is_older_than_seam() {
+            return Ok(());
+        }
+        if let Err(error) = FolderSource::refresh(self, ctx) {
+            // An owner that has not started since then refuses the list if that matters.
+            let folder = &self.folder;
+            ctx.warn(format!(
+                "the list of blocks of {folder} is old, and samples of owners that have started since it was read may be missing: {error}"
+            ));
+        }
+        Ok(())
     }
 
     fn number(&self) -> u64 {
