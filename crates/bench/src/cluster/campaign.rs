@@ -113,6 +113,8 @@ struct Campaign<'a> {
     faults: Mutex<Vec<String>>,
     /// First different errors of queries.
     errors: Mutex<Vec<String>>,
+    /// Summary of the check of the log against the bucket.
+    verified_log: Mutex<String>,
 }
 
 impl<'a> Campaign<'a> {
@@ -137,6 +139,7 @@ impl<'a> Campaign<'a> {
             ack_ms: Mutex::default(),
             faults: Mutex::default(),
             errors: Mutex::default(),
+            verified_log: Mutex::default(),
         }
     }
 
@@ -154,6 +157,7 @@ impl<'a> Campaign<'a> {
         })?;
         self.nodes.wait_ready(SETTLE_LIMIT)?;
         self.verify()?;
+        *self.verified_log.lock().expect("no panic") = self.nodes.verify_log()?;
         let faults = self.faults.lock().expect("no panic");
         ensure!(faults.is_empty(), "{} faults: {}", faults.len(), faults.join("; "));
         Ok(())
@@ -390,6 +394,9 @@ impl<'a> Campaign<'a> {
         run.table(table);
         for error in self.errors.lock().expect("no panic").iter() {
             run.note(format!("an answer that was an error: {error}"));
+        }
+        for line in self.verified_log.lock().expect("no panic").lines() {
+            run.note(format!("cluster verify: {line}"));
         }
         run.at_most("faults", faults, 0.0);
         run.at_least("samples acknowledged", self.acked_samples() as f64, self.options.samples as f64);

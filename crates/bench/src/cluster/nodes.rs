@@ -3,6 +3,7 @@
 //! Invariant: all processes end with this one.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,8 @@ pub(super) struct Nodes {
     pub(super) gateway_ports: Vec<u16>,
     /// Ports for queries.
     pub(super) query_ports: Vec<u16>,
+    /// Flags with log and bucket, for tools.
+    tool_flags: [String; 2],
     /// Bucket and token; removed at the end.
     _shared: tempfile::TempDir,
 }
@@ -110,6 +113,7 @@ impl Nodes {
             gateways: gateways.into_iter().map(Mutex::new).collect(),
             owners: owners.into_iter().map(Mutex::new).collect(),
             queries: queries.into_iter().map(Mutex::new).collect(),
+            tool_flags: [log, common[0].clone()],
             _shared: shared,
         })
     }
@@ -205,6 +209,18 @@ impl Nodes {
     /// Blocks that running owners have published.
     pub(super) fn published_blocks(&self) -> usize {
         self.owners.iter().map(|owner| blocks_of(&lock(owner))).sum()
+    }
+
+    /// Checks with `chronolith cluster verify` that each record is in a live block or is read by owners;
+    /// returns its summary.
+    pub(super) fn verify_log(&self) -> Result<String> {
+        let mut command = Command::new(Kind::Chronolith.program()?);
+        command.args(["cluster", "verify"]).args(&self.tool_flags);
+        let output = command.output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "cluster verify: {}\n{text}{errors}", output.status);
+        Ok(text)
     }
 
     /// Ends of all logs, for error messages.

@@ -22,7 +22,7 @@ pub(super) struct Outcome {
     pub(super) is_sound: bool,
 }
 
-/// Adds `--json`.
+/// Adds the flag `--json` to a command that prints a result.
 pub(super) fn with_json(command: Command) -> Command {
     command.arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the result as JSON"))
 }
