@@ -7,7 +7,6 @@
 mod folder;
 pub mod gateway;
 mod log;
-pub mod min_offsets;
 pub mod options;
 pub mod owner;
 pub mod partition_changes;

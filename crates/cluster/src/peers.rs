@@ -13,7 +13,7 @@ mod node;
 
 pub use address::OwnersAddress;
 pub use directory::{NodeLookup, NodeStatus, OwnerDirectory};
-pub use list::{ConnectOwners, QueryPeers};
+pub use list::{ConnectOwners, QueryPeers, UnknownOffsets};
 pub use node::{NodeAddress, NodeReport, OwnersOfPartition, PartitionProgress, PartitionReport};
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub mod labels;
 pub mod log_position;
 pub mod matcher;
 pub mod metadata;
+pub mod min_offsets;
 pub mod partition;
 pub mod query;
 pub mod quote;

@@ -34,6 +34,7 @@ mod observe;
 mod offsets;
 mod openapi;
 mod origin;
+mod owner_wait;
 mod page;
 mod params;
 mod partial;

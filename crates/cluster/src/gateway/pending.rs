@@ -7,10 +7,10 @@ use std::fmt;
 
 use chronolith_base::Reservation;
 use chronolith_model::WriteOutcome;
+use chronolith_model::min_offsets::PARTITIONS_NAMED_MAX;
 use chronolith_replicated_log::{PartitionId, Position, Ticket, TopicId};
 
 use super::error::GatewayError;
-use crate::min_offsets::PARTITIONS_NAMED_MAX;
 
 /// Newest offsets of a request, one per partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -11,12 +11,29 @@ use std::sync::Arc;
 use chronolith_base::Clock;
 use chronolith_model::QueryError;
 use chronolith_model::log_position::PartitionId;
+use chronolith_model::min_offsets::{MinOffsets, OtherTopic};
 use chronolith_tsdb::{PeerList, PeerTransport};
 
 use super::directory::OwnerDirectory;
 use super::node::OwnersOfPartition;
 use crate::partition_maps::PartitionMaps;
 use crate::partition_states::recent_partitions;
+
+/// Offsets that no owner can reach.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownOffsets {
+    /// Offsets of another log.
+    #[error(transparent)]
+    OtherTopic(#[from] OtherTopic),
+    /// No node owns the partition.
+    #[error("the request waits for offset {offset} of partition {partition}, and no owner of it is known")]
+    NoOwner {
+        /// Number of the partition.
+        partition: u32,
+        /// Offset that the request names.
+        offset: u64,
+    },
+}
 
 /// Maker of connections to the owners of a partition.
 pub trait ConnectOwners: Send + Sync {
@@ -75,6 +92,23 @@ impl QueryPeers {
         let mut partitions = self.partitions();
         partitions.retain(|partition| self.directory.owners_of(*partition).ready().is_empty());
         partitions
+    }
+
+    /// Refuses offsets of another log, and of partitions that queries do not ask: without an answer of their
+    /// owner, a result would look as if it had them. A partition without a ready owner fails when it is
+    /// asked.
+    ///
+    /// # Errors
+    /// [`UnknownOffsets`].
+    pub fn check_offsets(&self, offsets: &MinOffsets) -> Result<(), UnknownOffsets> {
+        if let [topic] = self.directory.topics().as_slice() {
+            offsets.check_topic(*topic)?;
+        }
+        let asked = self.partitions();
+        let missing = offsets.newest().iter().find(|(number, _)| !asked.contains(&PartitionId(**number)));
+        missing.map_or(Ok(()), |(partition, offset)| {
+            Err(UnknownOffsets::NoOwner { partition: *partition, offset: *offset })
+        })
     }
 
     /// Refuses owners of several logs: one of them would be missing in each answer, or foreign to it.

@@ -236,6 +236,13 @@ fn queries_ask_all_partitions_of_the_map_and_of_reports() {
     assert_eq!(names().expect("names"), want);
     assert_eq!(peers.unready_reason(), None, "a partition without a ready owner fails its part alone");
     assert_eq!(peers.unavailable(), [PartitionId(1), PartitionId(2)]);
+    let check =
+        |text: &str| peers.check_offsets(&text.parse().expect("offsets")).map_err(|why| why.to_string());
+    assert_eq!(check(&format!("{TOPIC}:0:7,{TOPIC}:2:5,{TOPIC}:9:5")), Ok(()));
+    let why = "the request waits for offset 8 of partition 3, and no owner of it is known";
+    assert_eq!(check(&format!("{TOPIC}:0:7,{TOPIC}:3:8")), Err(why.to_owned()));
+    let error = check("a:0:7").expect_err("another topic");
+    assert!(error.starts_with("the offsets are of topic a, and the log is topic "), "{error}");
     fixture.lookup.set("b:1", Some(report(TopicId([8; 16]), &[(9, None)])));
     fixture.refresh();
     let error = names().expect_err("two topics").to_string();

@@ -3,17 +3,23 @@
 //! Invariants: magic, version and checksum have the same positions in every version; a decoded call equals
 //! the encoded one.
 
+use std::collections::BTreeMap;
+
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::min_offsets::{MinOffsets, ReadConsistency};
 use chronolith_model::query::Read;
 
 use super::content::{CALL_BYTES_MAX, SELECT_VERSION, SelectCall, SelectError, SelectLimits, SelectView};
+use crate::lists::{put_text, read_text};
 use crate::read::{one_of, place_of, put_request, put_wanted, request_of, wanted_of};
 use crate::record::{expect_end, invalid, put_store, read_store};
 
 const MAGIC: [u8; 4] = *b"CLSQ";
 const CHECKSUM_BYTES: usize = 4;
+const FLAG_STRONG: u8 = 1;
+const FLAG_OFFSETS: u8 = 1 << 1;
 
 /// Returns the bytes of a call. A call with more than [`CALL_BYTES_MAX`] is refused by its reader.
 #[must_use]
@@ -27,6 +33,7 @@ pub fn encode_call(call: &SelectCall) -> Vec<u8> {
     for number in [call.deadline_ms, series_max, samples_max, bytes_max, call.catalogue] {
         put_uvarint(&mut out, number);
     }
+    put_consistency(&mut out, &call.consistency);
     put_wanted(&mut out, &call.read.wanted);
     put_request(&mut out, &call.read.request);
     let sum = crc32c(&out);
@@ -65,9 +72,53 @@ pub fn decode_call(bytes: &[u8]) -> Result<SelectCall, SelectError> {
     let deadline_ms = number()?;
     let limits = SelectLimits { series_max: number()?, samples_max: number()?, bytes_max: number()? };
     let catalogue = number()?;
+    let consistency = read_consistency(&mut body)?;
     let wanted = wanted_of(&mut body)?;
     let request = request_of(&mut body)?;
     expect_end(&body, "end of a select call")?;
     let read = Read { request, wanted };
-    Ok(SelectCall { tenant, store, view, deadline_ms, limits, catalogue, read })
+    Ok(SelectCall { tenant, store, view, deadline_ms, limits, catalogue, consistency, read })
+}
+
+fn put_consistency(out: &mut Vec<u8>, consistency: &ReadConsistency) {
+    let ReadConsistency { is_strong, offsets } = consistency;
+    let strong = if *is_strong { FLAG_STRONG } else { 0 };
+    out.push(strong | if offsets.is_some() { FLAG_OFFSETS } else { 0 });
+    let Some(offsets) = offsets else { return };
+    put_text(out, offsets.topic());
+    put_uvarint(out, offsets.newest().len() as u64);
+    for (partition, offset) in offsets.newest() {
+        put_uvarint(out, (*partition).into());
+        put_uvarint(out, *offset);
+    }
+}
+
+fn read_consistency(body: &mut ByteReader<'_>) -> Result<ReadConsistency, DecodeError> {
+    let what = "consistency of a select call";
+    let offset = body.offset();
+    let flags = body.u8(what)?;
+    if flags & !(FLAG_STRONG | FLAG_OFFSETS) != 0 {
+        return Err(invalid(what, offset, "known flags", flags.into()));
+    }
+    let offsets = if flags & FLAG_OFFSETS == 0 { None } else { Some(read_offsets(body, what)?) };
+    Ok(ReadConsistency { is_strong: flags & FLAG_STRONG != 0, offsets })
+}
+
+fn read_offsets(body: &mut ByteReader<'_>, what: &'static str) -> Result<MinOffsets, DecodeError> {
+    let start = body.offset();
+    let topic = read_text(body, what)?;
+    let count = body.length(what)?;
+    let mut newest = BTreeMap::new();
+    let mut before: Option<u32> = None;
+    for _ in 0..count {
+        let offset = body.offset();
+        let found = body.uvarint(what)?;
+        let partition =
+            u32::try_from(found).ok().filter(|number| before.is_none_or(|before| before < *number));
+        let partition = partition.ok_or_else(|| invalid(what, offset, "ascending partitions", found))?;
+        newest.insert(partition, body.uvarint(what)?);
+        before = Some(partition);
+    }
+    let expected = "a topic and 1 to 100 partitions";
+    MinOffsets::new(topic, newest).ok_or_else(|| invalid(what, start, expected, count as u64))
 }

@@ -4,6 +4,7 @@
 
 use chronolith_base::DecodeError;
 use chronolith_model::TenantId;
+use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::query::{Read, SelectionExceeded, Wanted};
 
 use crate::read::ReadCodecError;
@@ -56,6 +57,8 @@ pub struct SelectCall {
     pub limits: SelectLimits,
     /// Number of the catalogue of blocks that the caller reads; 0 = none.
     pub catalogue: u64,
+    /// Records of the replicated log that the answer has to see.
+    pub consistency: ReadConsistency,
     /// Request and form of the answer.
     pub read: Read,
 }

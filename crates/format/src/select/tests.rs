@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronolith_model::databases::BucketStoreId;
 use chronolith_model::histogram::{Buckets, ResetHint, Span};
+use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::query::{
     ColumnType, Read, ReadEstimate, SelectRequest, SelectionExceeded, Selector, StoredChunk,
 };
@@ -156,6 +157,12 @@ fn call() -> SelectCall {
         deadline_ms: 30_000,
         limits: SelectLimits { series_max: 1, samples_max: 200, bytes_max: 1 << 40 },
         catalogue: 99,
+        consistency: ReadConsistency {
+            is_strong: true,
+            offsets: Some(
+                "2W6PfBtaSjybDw7__gABAg:0:5,2W6PfBtaSjybDw7__gABAg:300:70000".parse().expect("offsets"),
+            ),
+        },
         read: Read::series(SelectRequest::newest(&selector)),
     }
 }
@@ -166,7 +173,12 @@ fn a_call_is_decoded_as_it_was_encoded() {
     for store in [RecordStore::Default, call().store, graphite] {
         for view in SelectView::ALL {
             let call = SelectCall { store, view, ..call() };
-            assert_eq!(decode_call(&encode_call(&call)), Ok(call));
+            assert_eq!(decode_call(&encode_call(&call)), Ok(call.clone()));
+            for is_strong in [false, true] {
+                let consistency = ReadConsistency { is_strong, offsets: None };
+                let call = SelectCall { consistency, ..call.clone() };
+                assert_eq!(decode_call(&encode_call(&call)), Ok(call));
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use super::error::QueryError;
 use super::limits::{Exceeded, FetchCounts, FetchLimit};
 use super::warnings::SourceWarnings;
 use crate::FetchLimits;
+use crate::min_offsets::ReadConsistency;
 
 /// Context of a read: cancellation, deadline, memory budget, and the warnings of sources.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub struct ReadContext {
     /// Deadline of sources, if it is before the deadline of the read.
     source_deadline_mono_ns: Option<u64>,
     limits: FetchLimits,
+    /// `None` = the read waits for no record of the replicated log.
+    consistency: Option<Arc<ReadConsistency>>,
     /// Memory of this query.
     pub budget: MemoryBudget,
 }
@@ -84,6 +87,7 @@ impl ReadContext {
             may_wait: true,
             source_deadline_mono_ns: None,
             limits: FetchLimits::default(),
+            consistency: None,
             budget,
         }
     }
@@ -92,6 +96,18 @@ impl ReadContext {
     #[must_use]
     pub fn with_fetch_limits(self, limits: FetchLimits) -> ReadContext {
         ReadContext { limits, ..self }
+    }
+
+    /// The same read with records of the replicated log that it has to see.
+    #[must_use]
+    pub fn with_consistency(self, consistency: Option<Arc<ReadConsistency>>) -> ReadContext {
+        ReadContext { consistency, ..self }
+    }
+
+    /// Records of the replicated log that the read has to see; `None` = it waits for none.
+    #[must_use]
+    pub fn consistency(&self) -> Option<&Arc<ReadConsistency>> {
+        self.consistency.as_ref()
     }
 
     /// Adds the bytes or objects that the read is about to fetch from object storage to its count.

@@ -1,22 +1,24 @@
-//! Reads that have to see a write: requests to an owner wait for offsets of its partition.
+//! Reads that have to see records of the replicated log: an owner waits for offsets of its partition, a query
+//! node has its owners wait.
 //!
 //! Invariants: a request without the headers waits for nothing; the wait ends at the timeout of queries, and
 //! the answer is 503 then.
-//! Not here: offsets in the answers to writes (`offsets`), application of records (`cluster`).
+//! Not here: offsets in the answers to writes (`offsets`), the wait itself (`owner_wait`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Response};
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
-use chronolith_cluster::min_offsets::MinOffsets;
-use chronolith_cluster::owner::PartitionOwner;
-use tokio::time::sleep;
+use chronolith_cluster::peers::UnknownOffsets;
+use chronolith_model::min_offsets::{MinOffsets, ReadConsistency};
 
 use super::error::{ApiError, ErrorKind};
+use super::owner_wait::{self, WaitError};
+use super::sender::Sender;
+use crate::peers::QueryNode;
 use crate::web::Web;
 
 /// Offsets that the answer has to see, as answers to writes have them.
@@ -24,18 +26,53 @@ const MIN_OFFSETS_HEADER: HeaderName = HeaderName::from_static("x-chronolith-min
 /// `strong`: the answer sees all that is in the log when the request comes; `eventual`, the default, waits
 /// for nothing.
 const CONSISTENCY_HEADER: HeaderName = HeaderName::from_static("x-chronolith-read-consistency");
-/// Pause between two looks at the position of the owner.
-const POLL_PAUSE: Duration = Duration::from_millis(2);
 
-/// Waits until the owner has applied what the headers name, then runs the handler.
-pub(super) async fn wait(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response<Body> {
-    match waited(&web, request.headers()).await {
+/// Runs the handler once its answer can see what the headers name.
+pub(super) async fn layer(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response<Body> {
+    match prepare(&web, &mut request).await {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
 }
 
-async fn waited(web: &Arc<Web>, headers: &HeaderMap) -> Result<(), ApiError> {
+async fn prepare(web: &Web, request: &mut Request) -> Result<(), ApiError> {
+    let consistency = consistency_of(request.headers())?;
+    if consistency.is_eventual() {
+        return Ok(());
+    }
+    if let Some(owner) = web.service.lifecycle.roles.owner() {
+        let clock = &*web.service.env.clock;
+        let timeout_ns = web.service.options.query.timeout_ms.saturating_mul(1_000_000);
+        let deadline_ns = clock.mono_ns().saturating_add(timeout_ns);
+        return owner_wait::wait(owner, &consistency, clock, deadline_ns).await.map_err(
+            |error| match error {
+                WaitError::OtherTopic(error) => wrong_offsets(&error),
+                WaitError::Unavailable(why) => ApiError::new(ErrorKind::Unavailable, why),
+            },
+        );
+    }
+    let Some(node) = web.query_node() else {
+        let why = web.service.lifecycle.unready_reason();
+        let why = why.unwrap_or_else(|| "the owners of partitions have not been looked up yet".to_owned());
+        return Err(ApiError::new(ErrorKind::Unavailable, why));
+    };
+    check_offsets(node, consistency.offsets.as_ref())?;
+    // Owners wait: each call has what the read has to see.
+    if let Some(sender) = request.extensions_mut().get_mut::<Sender>() {
+        sender.identity = sender.identity.clone().map(|identity| identity.with_consistency(consistency));
+    }
+    Ok(())
+}
+
+fn check_offsets(node: &QueryNode, offsets: Option<&MinOffsets>) -> Result<(), ApiError> {
+    let Some(offsets) = offsets else { return Ok(()) };
+    node.check_offsets(offsets).map_err(|error| match error {
+        UnknownOffsets::OtherTopic(error) => wrong_offsets(&error),
+        error @ UnknownOffsets::NoOwner { .. } => ApiError::new(ErrorKind::Unavailable, error),
+    })
+}
+
+fn consistency_of(headers: &HeaderMap) -> Result<ReadConsistency, ApiError> {
     let offsets = text_of(headers, &MIN_OFFSETS_HEADER)?;
     let is_strong = match text_of(headers, &CONSISTENCY_HEADER)? {
         None | Some("eventual") => false,
@@ -45,56 +82,15 @@ async fn waited(web: &Arc<Web>, headers: &HeaderMap) -> Result<(), ApiError> {
             return Err(ApiError::bad_request(text));
         }
     };
-    if offsets.is_none() && !is_strong {
-        return Ok(());
-    }
-    let Some(owner) = web.service.lifecycle.roles.owner().cloned() else {
-        let why = web.service.lifecycle.unready_reason().unwrap_or_default();
-        return Err(ApiError::new(ErrorKind::Unavailable, why));
-    };
-    let clock = &web.service.env.clock;
-    let timeout_ns = web.service.options.query.timeout_ms.saturating_mul(1_000_000);
-    let deadline_ns = clock.mono_ns().saturating_add(timeout_ns);
-    let mut next_offset = 0;
-    if let Some(text) = offsets {
-        let wrong = |why: String| ApiError::bad_request(format!("{MIN_OFFSETS_HEADER}: {why}"));
-        let offsets: MinOffsets = text.parse().map_err(wrong)?;
-        let newest = offsets.of(owner.partition()).map_err(|error| wrong(error.to_string()))?;
-        next_offset = newest.map_or(0, |newest| newest.saturating_add(1));
-    }
-    if is_strong {
-        next_offset = next_offset.max(end_of_log(&owner).await?);
-    }
-    while owner.status().next_offset.is_none_or(|next| next < next_offset) {
-        if clock.mono_ns() >= deadline_ns {
-            return Err(not_reached(&*owner, next_offset));
-        }
-        sleep(POLL_PAUSE).await;
-    }
-    Ok(())
+    let offsets = offsets.map(|text| text.parse::<MinOffsets>().map_err(|why| wrong_offsets(&why)));
+    Ok(ReadConsistency { is_strong, offsets: offsets.transpose()? })
+}
+
+fn wrong_offsets(why: &dyn std::fmt::Display) -> ApiError {
+    ApiError::bad_request(format!("{MIN_OFFSETS_HEADER}: {why}"))
 }
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
     let text = headers.get(name).map(|value| value.to_str());
     text.transpose().map_err(|_| ApiError::bad_request(format!("{name}: expected visible ASCII")))
-}
-
-/// Returns the offset that the next record of the partition gets.
-async fn end_of_log(owner: &Arc<dyn PartitionOwner>) -> Result<u64, ApiError> {
-    let owner = owner.clone();
-    let unavailable =
-        |why: String| ApiError::new(ErrorKind::Unavailable, format!("reading the end of the log: {why}"));
-    let end = tokio::task::spawn_blocking(move || owner.log_end()).await;
-    end.map_err(|error| unavailable(error.to_string()))?.map_err(|error| unavailable(error.to_string()))
-}
-
-fn not_reached(owner: &dyn PartitionOwner, next_offset: u64) -> ApiError {
-    let status = owner.status();
-    let at = status.next_offset.map_or_else(|| "not read yet".to_owned(), |next| format!("at offset {next}"));
-    let why = status.fault.map_or_else(String::new, |fault| format!(": {fault}"));
-    let text = format!(
-        "partition {} is {at}, and the request waits for offset {next_offset}{why}",
-        owner.partition().number.0
-    );
-    ApiError::new(ErrorKind::Unavailable, text)
 }

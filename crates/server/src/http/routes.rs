@@ -54,8 +54,8 @@ pub(super) fn table() -> &'static Table {
     &TABLE
 }
 
-/// Makes the routes of all rows; each handler runs after the check of access, and on an owner after the wait
-/// for offsets that a read has to see.
+/// Makes the routes of all rows; each handler runs after the check of access, and on nodes of a
+/// cluster that answer queries after the look for records that a read has to see.
 pub(super) fn router(web: &Arc<Web>, access: &Access) -> Router<Arc<Web>> {
     SECTIONS.iter().fold(Router::new(), |all, section| all.merge(section_router(section, web, access)))
 }
@@ -79,7 +79,8 @@ fn section_router(section: &'static Section, web: &Arc<Web>, access: &Access) ->
 }
 
 fn handlers(tag: Tag, route: &'static Route, web: &Arc<Web>, access: &Access) -> MethodRouter<Arc<Web>> {
-    let is_owner = web.service.lifecycle.roles.roles().has(Role::Owner);
+    let reads_log =
+        web.service.lifecycle.roles.roles().has(Role::Owner) || web.options.nodes.owners.is_some();
     let guarded = |operation: &Operation| {
         let guard = Guard {
             access: access.clone(),
@@ -92,8 +93,8 @@ fn handlers(tag: Tag, route: &'static Route, web: &Arc<Web>, access: &Access) ->
         };
         let check = middleware::from_fn_with_state(guard, access::check);
         let handler = (operation.handler)(operation.methods.filter());
-        let handler = match is_owner && operation.shows_series() {
-            true => handler.route_layer(middleware::from_fn_with_state(web.clone(), consistency::wait)),
+        let handler = match reads_log && operation.shows_series() {
+            true => handler.route_layer(middleware::from_fn_with_state(web.clone(), consistency::layer)),
             false => handler,
         };
         handler.route_layer(check)

@@ -10,8 +10,9 @@ use chronolith_base::Env;
 use chronolith_cluster::PartitionId;
 use chronolith_cluster::partition_maps::{PartitionMaps, PartitionsSnapshot};
 use chronolith_cluster::peers::{
-    ConnectOwners, OwnerDirectory, OwnersAddress, OwnersOfPartition, QueryPeers,
+    ConnectOwners, OwnerDirectory, OwnersAddress, OwnersOfPartition, QueryPeers, UnknownOffsets,
 };
+use chronolith_model::min_offsets::MinOffsets;
 use chronolith_service::metrics::definition::Metric;
 use chronolith_tsdb::{Bucket, PeerSources, PeerTransport, SelectLimits};
 use tokio::runtime::Handle;
@@ -105,6 +106,14 @@ impl QueryNode {
     /// Returns the partitions that queries ask, and the partitions without a ready owner.
     pub(crate) fn partitions(&self) -> (Vec<PartitionId>, Vec<PartitionId>) {
         (self.peers.partitions(), self.peers.unavailable())
+    }
+
+    /// Refuses offsets that no owner can reach; see [`QueryPeers::check_offsets`].
+    ///
+    /// # Errors
+    /// [`UnknownOffsets`].
+    pub(crate) fn check_offsets(&self, offsets: &MinOffsets) -> Result<(), UnknownOffsets> {
+        self.peers.check_offsets(offsets)
     }
 
     /// Counters of calls.

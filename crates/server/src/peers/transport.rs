@@ -70,7 +70,8 @@ impl PeerTransport for PartitionTransport {
         };
         let (sender, parts) = bounded_channel(PARTS_MAX);
         let longest = Duration::from_nanos(ctx.source_remaining_ns());
-        let work = run(self.calls.clone(), self.owners.clone(), Bytes::from(call), sender);
+        let call = PartitionCall { bytes: Bytes::from(call), waits_for_records: ctx.consistency().is_some() };
+        let work = run(self.calls.clone(), self.owners.clone(), call, sender);
         // The stream notices the deadline by itself; here it ends the work of the other node.
         let task = self.calls.runtime.spawn(async move { drop(timeout(longest, work).await) });
         let runtime = self.calls.runtime.clone();
@@ -82,6 +83,13 @@ impl PeerTransport for PartitionTransport {
             _reserved: reserved,
         })
     }
+}
+
+/// A call to the owners of a partition.
+struct PartitionCall {
+    bytes: Bytes,
+    /// The owner waits for records of its partition first, so that the time says nothing about the owner.
+    waits_for_records: bool,
 }
 
 /// Call that was not sent.
@@ -149,7 +157,7 @@ impl PeerStream for PartitionStream {
 async fn run(
     calls: Calls,
     owners: OwnersOfPartition,
-    call: Bytes,
+    call: PartitionCall,
     sender: mpsc::Sender<Result<Bytes, CallError>>,
 ) {
     let (node, mut body) = match first_answer(&calls, &owners, &call).await {
@@ -183,7 +191,7 @@ async fn run(
 async fn first_answer(
     calls: &Calls,
     owners: &OwnersOfPartition,
-    call: &Bytes,
+    call: &PartitionCall,
 ) -> Result<(Arc<NodeAddress>, Incoming), CallError> {
     let started_ns = calls.clock.mono_ns();
     let mut waiting = owners.ready().iter();
@@ -192,7 +200,7 @@ async fn first_answer(
     let mut is_stale = false;
     let ask = |node: &Arc<NodeAddress>, is_hedge: bool| {
         let node = node.clone();
-        let call = call.clone();
+        let call = call.bytes.clone();
         let client = calls.client.clone();
         async move {
             let sent = client.send(Method::POST, node.address(), SELECT_PATH, call).await;
@@ -213,7 +221,9 @@ async fn first_answer(
         tokio::select! {
             answered = asked.next() => match answered {
                 Some((node, is_hedge, Ok(body))) => {
-                    owners.note_first_byte(calls.clock.mono_ns().saturating_sub(started_ns));
+                    if !call.waits_for_records {
+                        owners.note_first_byte(calls.clock.mono_ns().saturating_sub(started_ns));
+                    }
                     calls.counters.hedge_wins.add(u64::from(is_hedge));
                     return Ok((node, body));
                 }

@@ -1,4 +1,5 @@
-//! Identity of a call: its principal and the tenants it names, and the only way from it to series.
+//! Identity of a call: its principal, the tenants it names and the records that its reads have to see; the
+//! only way from it to series.
 //!
 //! Invariants: each named tenant was checked against the principal; the first call of a view adds the
 //! matchers of the principal, whatever the caller adds.
@@ -6,6 +7,7 @@
 
 use std::sync::Arc;
 
+use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::query::{Queryable, TenantSources};
 use chronolith_model::{QueryLimits, TenantId};
 
@@ -19,6 +21,8 @@ pub struct Identity {
     principal: Arc<Principal>,
     /// At least one, ascending, each once.
     tenants: Arc<[TenantId]>,
+    /// `None` = reads wait for no record of the replicated log.
+    consistency: Option<Arc<ReadConsistency>>,
 }
 
 /// A call names several tenants where it may name one.
@@ -43,13 +47,27 @@ impl Identity {
         tenants.dedup();
         assert!(!tenants.is_empty(), "a call names a tenant");
         tenants.iter().try_for_each(|tenant| principal.check_tenant(tenant))?;
-        Ok(Identity { principal, tenants: tenants.into() })
+        Ok(Identity { principal, tenants: tenants.into(), consistency: None })
     }
 
     /// A call of the server itself for `tenant`: a continuous query, a rule.
     #[must_use]
     pub fn internal(tenant: &TenantId) -> Identity {
-        Identity { principal: Arc::new(Principal::unrestricted()), tenants: [tenant.clone()].into() }
+        let principal = Arc::new(Principal::unrestricted());
+        Identity { principal, tenants: [tenant.clone()].into(), consistency: None }
+    }
+
+    /// The same call, whose reads have to see records of the replicated log.
+    #[must_use]
+    pub fn with_consistency(self, consistency: ReadConsistency) -> Identity {
+        let consistency = (!consistency.is_eventual()).then(|| Arc::new(consistency));
+        Identity { consistency, ..self }
+    }
+
+    /// Records that the reads of the call have to see; `None` = they wait for none.
+    #[must_use]
+    pub fn consistency(&self) -> Option<&Arc<ReadConsistency>> {
+        self.consistency.as_ref()
     }
 
     /// Sender of the call.

@@ -112,7 +112,7 @@ impl Service {
         let timeout = Duration::from_millis(timeout_ms);
         let permit = class.acquire(identity, limits.concurrency_max, timeout).await?;
         let memory = self.admission.memory_of(class).of(identity.tenant(), limits.memory_bytes_max);
-        Ok(self.admitted(identity.into(), limits, deadline_ns, permit, memory))
+        Ok(self.admitted(identity, limits, deadline_ns, permit, memory))
     }
 
     /// As [`Service::admit`] on any thread, for work that can be done later: `None` if no permit of `class`
@@ -121,7 +121,7 @@ impl Service {
         let limits = identity.query_limits(|tenant| self.limits_of(tenant).queries);
         let permit = class.try_acquire(identity.tenant(), limits.concurrency_max)?;
         let memory = self.admission.memory_of(class).of(identity.tenant(), limits.memory_bytes_max);
-        Some(self.admitted(identity.into(), limits, self.deadline_ns(timeout_ms), permit, memory))
+        Some(self.admitted(identity, limits, self.deadline_ns(timeout_ms), permit, memory))
     }
 
     fn deadline_ns(&self, timeout_ms: u64) -> u64 {
@@ -130,15 +130,17 @@ impl Service {
 
     fn admitted(
         &self,
-        caller: Caller<'_>,
+        identity: &Identity,
         limits: QueryLimits,
         deadline_ns: u64,
         permit: Permit,
         memory: Arc<TenantBudget>,
     ) -> Admitted {
         let budget = memory.budget.child("query", self.options.query.memory_bytes_max);
+        let caller = Caller::from(identity);
         let permit = Arc::new(SlicedPermit::new(permit, caller, self.admission.weights.of(caller.tenant)));
         let mut read = self.read_context(limits, deadline_ns, budget);
+        read = read.with_consistency(identity.consistency().cloned());
         if permit.is_sliced() {
             read = read.with_time_slice(permit.clone());
         }
@@ -220,10 +222,9 @@ impl Service {
         let _here = self.queries.small.enter(candidate, thread_count)?;
         let slice_end_ns = self.env.clock.mono_ns().saturating_add(SMALL_QUERY_SLICE_NS);
         let ends_here = admitted.deadline_ns <= slice_end_ns;
-        let budget = admitted.ctx.budget.clone();
         let slice_end_ns = slice_end_ns.min(admitted.deadline_ns);
         // A source in a bucket waits for requests, which no async worker may do.
-        let ctx = self.read_context(admitted.limits, slice_end_ns, budget).without_waiting();
+        let ctx = read_again(self, admitted, slice_end_ns).without_waiting();
         let ctx = self.call_context(ctx, admitted.limits);
         // As a thread of its own would catch it.
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&ctx)));
@@ -307,12 +308,17 @@ impl Service {
     }
 }
 
+/// The context of a further read of a call, which can be canceled alone and ends at `deadline_ns`.
+fn read_again(service: &Service, admitted: &Admitted, deadline_ns: u64) -> ReadContext {
+    let read = service.read_context(admitted.limits, deadline_ns, admitted.ctx.budget.clone());
+    read.with_consistency(admitted.ctx.consistency().cloned())
+}
+
 /// The context of a further query under the permit, the deadline and the memory of a call, which can be
 /// canceled alone.
 #[must_use]
 pub fn further_query(service: &Service, admitted: &Admitted) -> CallContext {
-    let budget = admitted.ctx.budget.clone();
-    let read = service.read_context(admitted.limits, admitted.deadline_ns, budget);
+    let read = read_again(service, admitted, admitted.deadline_ns);
     service.call_context(read, admitted.limits)
 }
 
@@ -321,7 +327,7 @@ pub fn further_query(service: &Service, admitted: &Admitted) -> CallContext {
 #[must_use]
 pub fn further_query_within(service: &Service, admitted: &Admitted, timeout_ms: u64) -> CallContext {
     let deadline_ns = service.deadline_ns(timeout_ms).min(admitted.deadline_ns);
-    let read = service.read_context(admitted.limits, deadline_ns, admitted.ctx.budget.clone());
+    let read = read_again(service, admitted, deadline_ns);
     service.call_context(read, admitted.limits)
 }
 

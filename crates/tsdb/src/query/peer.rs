@@ -99,6 +99,7 @@ impl PeerSource {
             deadline_ms: deadline_ms(ctx),
             limits: self.limits,
             catalogue: self.catalogue,
+            consistency: ctx.consistency().map(|consistency| (**consistency).clone()).unwrap_or_default(),
             read: Read { request, wanted },
         };
         let stream = self.transport.send(encode_call(&call), ctx);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::{QueryError, TenantId};
 use chronolith_service::access::Identity;
 use chronolith_tsdb::{AnswerEnd, CALL_BYTES_MAX, SelectCall, SelectError, decode_call, send_answer};
@@ -16,10 +17,15 @@ use chronolith_tsdb::{AnswerEnd, CALL_BYTES_MAX, SelectCall, SelectError, decode
 use crate::http::body;
 use crate::http::dispatch::{self, Admitted};
 use crate::http::error::{ApiError, ErrorKind};
+use crate::http::owner_wait::{self, WaitError};
 use crate::http::stream::{self, Parts, StreamKind};
 use crate::limits::{ANSWER_TIMEOUT, INLINE_CALL_BYTES_MAX};
 use crate::metrics::select::SelectResult;
 use crate::web::Web;
+
+/// Part of the caller's time that is left for a refusal after a wait for records, and its longest.
+const REFUSAL_MARGIN_DIVISOR: u64 = 8;
+const REFUSAL_MARGIN_MS_MAX: u64 = 500;
 
 const KIND: StreamKind = StreamKind {
     name: "select",
@@ -41,10 +47,13 @@ pub(super) async fn select(State(web): State<Arc<Web>>, request: Request) -> Res
 async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiError> {
     let started_ns = web.service.env.clock.mono_ns();
     let call = read_call(web, request).await?;
-    check_catalogue(web, &call)?;
-    let source = web.service.lifecycle.readable_store()?.reader().source_of(&call);
     let longest_ms = ANSWER_TIMEOUT.as_secs() * 1000;
     let timeout_ms = if call.deadline_ms == 0 { longest_ms } else { call.deadline_ms.min(longest_ms) };
+    wait_for_records(web, &call.consistency, started_ns, timeout_ms).await?;
+    check_catalogue(web, &call)?;
+    let source = web.service.lifecycle.readable_store()?.reader().source_of(&call);
+    let waited_ms = web.service.env.clock.mono_ns().saturating_sub(started_ns) / 1_000_000;
+    let timeout_ms = timeout_ms.saturating_sub(waited_ms);
     let identity = Identity::internal(&call.tenant);
     let admitted = web.service.admit(&web.service.admission.streams.select, &identity, timeout_ms).await?;
     let print = move |web: &Web, admitted: Admitted, parts: &Parts| {
@@ -79,6 +88,34 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
         last.map_or(Ok(()), |frames| parts.send(frames, &ctx))
     };
     stream::answer(web, admitted, KIND, print).await
+}
+
+/// Waits until the owner has applied the records that the call has to see. The wait ends before the time of
+/// the caller, which reads the reason then.
+async fn wait_for_records(
+    web: &Web,
+    consistency: &ReadConsistency,
+    started_ns: u64,
+    timeout_ms: u64,
+) -> Result<(), ApiError> {
+    if consistency.is_eventual() {
+        return Ok(());
+    }
+    let owner = web.service.lifecycle.roles.owner().ok_or_else(|| {
+        let why = "the call waits for records of the log, and this node owns no partition yet";
+        ApiError::new(ErrorKind::Unavailable, why)
+    })?;
+    let longest_ms =
+        timeout_ms.saturating_sub((timeout_ms / REFUSAL_MARGIN_DIVISOR).min(REFUSAL_MARGIN_MS_MAX));
+    let deadline_ns = started_ns.saturating_add(longest_ms.saturating_mul(1_000_000));
+    let waited = owner_wait::wait(owner, consistency, &*web.service.env.clock, deadline_ns).await;
+    waited.map_err(|error| {
+        let kind = match error {
+            WaitError::OtherTopic(_) => ErrorKind::BadRequest,
+            WaitError::Unavailable(_) => ErrorKind::Unavailable,
+        };
+        ApiError::new(kind, error)
+    })
 }
 
 /// Reads and decodes a call: a long one off the async workers, since regular expressions are compiled.

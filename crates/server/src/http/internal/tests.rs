@@ -2,10 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, header};
-use chronolith_base::{Env, MemoryBudget};
+use chronolith_base::{Env, ManualClock, MemoryBudget};
+use chronolith_cluster::TopicId;
+use chronolith_cluster::owner::PartitionOwner as _;
+use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::{PeerSource, PeerStream, PeerTransport, SelectLimits};
 use tokio::runtime::Handle;
@@ -20,7 +25,11 @@ const TOKEN_FILE: &str = "/secrets/node";
 
 /// A node without a store.
 fn node(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
-    let (env, _, _) = Env::fake(NOW_MS, 1);
+    node_and_clock(change).0
+}
+
+fn node_and_clock(change: impl FnOnce(&mut ServerOptions)) -> (Fixture, Arc<ManualClock>) {
+    let (env, clock, _) = Env::fake(NOW_MS, 1);
     env.disk.create_dir_all(Path::new("/secrets")).expect("a directory");
     let file = env.disk.create(Path::new(TOKEN_FILE)).expect("a file");
     file.write_at(TOKEN.as_bytes(), 0).expect("written");
@@ -29,7 +38,7 @@ fn node(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         change(options);
     });
     server.web.read_node_token().expect("a token");
-    server
+    (server, clock)
 }
 
 fn call(token: Option<&str>, body: Vec<u8>) -> Request<Body> {
@@ -81,12 +90,19 @@ async fn series_of(
     tenant: &str,
     limits: SelectLimits,
 ) -> Result<Vec<(Labels, Columns)>, QueryError> {
+    series_within(server, tenant, limits, ReadContext::unlimited(server.web.service.env.clock.clone())).await
+}
+
+async fn series_within(
+    server: &Arc<Fixture>,
+    tenant: &str,
+    limits: SelectLimits,
+    ctx: ReadContext,
+) -> Result<Vec<(Labels, Columns)>, QueryError> {
     let transport = Arc::new(Direct { server: server.clone(), runtime: Handle::current() });
     let tenant = TenantId::new(tenant).expect("a tenant id");
-    let clock = server.web.service.env.clock.clone();
     let read = move || {
         let source = PeerSource::new(transport, &tenant).with_limits(limits);
-        let ctx = ReadContext::unlimited(clock);
         let mut batches = source.select(&Selector { matchers: &[], range: TimeRange::ALL }, &ctx)?;
         let (mut found, mut batch) = (Vec::new(), Vec::new());
         loop {
@@ -208,4 +224,63 @@ async fn a_caller_without_the_blocks_of_windows_that_left_is_refused() {
     let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("has left");
     let want = "node n1: 412: windows have left this node for blocks of catalogue 2, the caller reads 0";
     assert_eq!(error.to_string().trim_end(), want);
+}
+
+/// Reads with records that the answer has to see, within 8 s.
+async fn series_with(server: &Arc<Fixture>, consistency: ReadConsistency) -> Result<usize, QueryError> {
+    let clock = server.web.service.env.clock.clone();
+    let deadline_ns = clock.mono_ns() + 8_000_000_000;
+    let ctx = ReadContext::new(clock, deadline_ns, MemoryBudget::new("query", u64::MAX));
+    let ctx = ctx.with_consistency(Some(Arc::new(consistency)));
+    Ok(series_within(server, "anonymous", SelectLimits::default(), ctx).await?.len())
+}
+
+fn strong() -> ReadConsistency {
+    ReadConsistency { is_strong: true, offsets: None }
+}
+
+fn offsets(topic: TopicId, text: &str) -> ReadConsistency {
+    let offsets = format!("{topic}:{text}").parse().expect("offsets");
+    ReadConsistency { is_strong: false, offsets: Some(offsets) }
+}
+
+/// Covers a read that missed a write which its client had an answer for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_waits_for_the_records_that_it_has_to_see() {
+    let server = Arc::new(node(|_| {}).open());
+    server.store_series("anonymous", 0, &[&[("__name__", "up")]]);
+    let owner = Arc::new(FakeOwner { applied_per_look: 1, ..FakeOwner::ready(3) });
+    server.web.service.lifecycle.roles.set_owner(owner.clone());
+    let topic = owner.partition().topic;
+    owner.log_end.store(20, Ordering::Relaxed);
+    assert_eq!(series_with(&server, strong()).await.expect("an answer"), 1);
+    assert!(owner.next_offset.load(Ordering::Relaxed) > 20, "all that is in the log is applied");
+    assert_eq!(series_with(&server, offsets(topic, "3:40")).await.expect("an answer"), 1);
+    let next_offset = owner.next_offset.load(Ordering::Relaxed);
+    assert!(next_offset > 41, "the record at 40 is applied: {next_offset}");
+    assert_eq!(series_with(&server, offsets(topic, "4:4000")).await.expect("another partition"), 1);
+    assert!(owner.next_offset.load(Ordering::Relaxed) < 100);
+    let error = series_with(&server, offsets(TopicId([9; 16]), "3:0")).await.expect_err("another log");
+    assert!(error.to_string().starts_with("node n1: 400: the offsets are of topic "), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_records_are_not_there_in_time_is_refused_before_its_caller_gives_up() {
+    let (server, clock) = node_and_clock(|_| {});
+    let server = Arc::new(server.open());
+    let why = "the call waits for records of the log, and this node owns no partition yet";
+    let error = series_with(&server, strong()).await.expect_err("no owner").to_string();
+    assert_eq!(error.trim_end(), format!("node n1: 503: {why}"));
+    let owner = Arc::new(FakeOwner::ready(3));
+    server.web.service.lifecycle.roles.set_owner(owner.clone());
+    owner.log_end.store(7, Ordering::Relaxed);
+    let pass_time = async {
+        while owner.looks.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(Duration::from_millis(7600));
+    };
+    let (found, ()) = tokio::join!(series_with(&server, strong()), pass_time);
+    let why = "partition 3 is at offset 1, and the request waits for offset 7";
+    assert_eq!(found.expect_err("too late").to_string().trim_end(), format!("node n1: 503: {why}"));
 }

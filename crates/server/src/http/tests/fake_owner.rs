@@ -16,6 +16,10 @@ pub(crate) struct FakeOwner {
     pub(crate) next_offset: AtomicU64,
     /// End of the log.
     pub(crate) log_end: AtomicU64,
+    /// Records that are applied whenever somebody looks at the state.
+    pub(crate) applied_per_look: u64,
+    /// Looks at the state.
+    pub(crate) looks: AtomicU64,
     /// Windows leave the store for blocks of a later catalogue whenever a caller is checked.
     pub(crate) leaves_at_each_look: bool,
     /// Number of the catalogue that callers need.
@@ -29,6 +33,8 @@ impl FakeOwner {
             partition: LogPartition { topic: TopicId([5; 16]), number: PartitionId(partition) },
             next_offset: AtomicU64::new(1),
             log_end: AtomicU64::new(1),
+            applied_per_look: 0,
+            looks: AtomicU64::new(0),
             leaves_at_each_look: false,
             catalogue: AtomicU64::new(0),
         }
@@ -41,7 +47,8 @@ impl PartitionOwner for FakeOwner {
     }
 
     fn status(&self) -> OwnerStatus {
-        let next_offset = Some(self.next_offset.load(Ordering::Relaxed));
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        let next_offset = Some(self.next_offset.fetch_add(self.applied_per_look, Ordering::Relaxed));
         OwnerStatus { next_offset, ..OwnerStatus::default() }
     }
 

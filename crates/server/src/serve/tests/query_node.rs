@@ -1,11 +1,8 @@
 //! A query node, two owners and one server with all samples, over sockets: the same answers, or an error that
 //! names the missing partition.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use chronolith_base::{Clock as _, Env, SystemClock};
 use chronolith_cluster::partition_maps::PartitionMaps;
@@ -13,33 +10,13 @@ use chronolith_ingest::remote_write::encode::RequestEncoder;
 use chronolith_tsdb::{BucketOptions, BucketSources};
 use tokio::runtime::Runtime;
 
+use super::{ANSWER_WAIT, ask, get, options, start, write_token};
 use crate::http::tests::FakeOwner;
-use crate::options::ServerOptions;
 use crate::serve::Server;
 
-/// Longer than any answer takes, so that a hang fails instead of hanging the run.
-const ANSWER_WAIT: Duration = Duration::from_secs(60);
 const SERIES: usize = 40;
 const SAMPLES: i64 = 100;
 const STEP_MS: i64 = 15_000;
-
-/// Sends one request; returns status and body.
-fn ask(address: SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(ANSWER_WAIT)).expect("timeout");
-    let length = body.len();
-    write!(stream, "{head}Host: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n").expect("head");
-    stream.write_all(body).expect("body");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("answer");
-    let answer = String::from_utf8(answer).expect("text");
-    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("status");
-    (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("body"))
-}
-
-fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    ask(address, &format!("GET {path} HTTP/1.1\r\n"), b"")
-}
 
 /// The cluster, and a server that has all samples.
 struct Cluster {
@@ -49,19 +26,6 @@ struct Cluster {
     /// Owners of partitions 0 and 1.
     owners: Vec<Option<Server>>,
     query: Server,
-}
-
-fn options(dir: &Path, listen: &str) -> ServerOptions {
-    let mut options = ServerOptions::new(dir.to_owned());
-    options.listen = listen.to_owned();
-    options.self_scrape_interval_ms = 0;
-    options
-}
-
-fn start(options: ServerOptions) -> Server {
-    let server = Server::start(Env::real(), options, None).expect("starts");
-    server.wait_ready().expect("opens");
-    server
 }
 
 fn start_owner(dir: &Path, partition: u32, listen: &str) -> Server {
@@ -75,8 +39,7 @@ fn start_owner(dir: &Path, partition: u32, listen: &str) -> Server {
 impl Cluster {
     fn start(dir: &Path) -> Cluster {
         let disk = Env::real().disk;
-        let token = disk.create(&dir.join("token")).expect("a file");
-        token.write_at(b"token-of-the-nodes-1\n", 0).expect("written");
+        write_token(dir);
         disk.create_dir_all(&dir.join("bucket")).expect("a directory");
         let bucket = BucketOptions::new(&format!("file://{}", dir.join("bucket").display()));
         create_map(&bucket);

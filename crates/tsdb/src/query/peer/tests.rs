@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use chronolith_base::{Clock, Env, ManualClock, MemoryBudget};
 use chronolith_format::select::decode_call;
+use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::query::{NoSeries, SelectionExceeded, Selector, SeriesRead, TenantSources, VecBatches};
 use chronolith_model::{Columns, Labels, Queryable, SampleSource, SeriesBatches, TimeRange};
 
@@ -302,6 +303,7 @@ fn an_answer_ends_with_its_sink() {
         deadline_ms: 0,
         limits,
         catalogue: 0,
+        consistency: ReadConsistency::default(),
         read: Read::of(&Selector { matchers: &[], range: TimeRange::ALL }, Wanted::Series),
     };
     let store = Store { series_count: 20_000, ..STORE };

@@ -1,6 +1,6 @@
 //! Texts of offsets.
 
-use chronolith_model::log_position::{PartitionId, TopicId};
+use crate::log_position::{PartitionId, TopicId};
 
 use super::*;
 

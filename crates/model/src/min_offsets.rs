@@ -1,14 +1,15 @@
-//! Offsets that a read has to see: the answer to a write names them, and a reader sends them back.
+//! Records of the replicated log that a read has to see: the answer to a write names their offsets, and a
+//! reader sends them back.
 //!
-//! Not here: the wait of a request (`server`), offsets of a write (`gateway::LogOffsets`).
+//! Not here: the wait for a record (`server`), offsets of a write (`cluster::gateway`).
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use chronolith_model::log_position::LogPartition;
+use crate::log_position::{LogPartition, TopicId};
 
 /// Partitions that a text may name, as many as an answer has.
-pub(crate) const PARTITIONS_NAMED_MAX: usize = 100;
+pub const PARTITIONS_NAMED_MAX: usize = 100;
 
 /// The topic of a text is not the topic of the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +19,23 @@ pub(crate) const PARTITIONS_NAMED_MAX: usize = 100;
 pub struct OtherTopic {
     expected: String,
     found: String,
+}
+
+/// Records that a read has to see. The default is to wait for none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReadConsistency {
+    /// All records that are in a partition when its owner gets the read.
+    pub is_strong: bool,
+    /// Records up to these offsets.
+    pub offsets: Option<MinOffsets>,
+}
+
+impl ReadConsistency {
+    /// Returns true if the read waits for no record.
+    #[must_use]
+    pub fn is_eventual(&self) -> bool {
+        !self.is_strong && self.offsets.is_none()
+    }
 }
 
 /// Newest offset per partition that a read has to see.
@@ -55,15 +73,44 @@ impl FromStr for MinOffsets {
 }
 
 impl MinOffsets {
+    /// Offsets of partitions of `topic`; `None` without a topic or a partition, and for more than
+    /// [`PARTITIONS_NAMED_MAX`].
+    #[must_use]
+    pub fn new(topic: String, newest: BTreeMap<u32, u64>) -> Option<MinOffsets> {
+        let is_valid = !topic.is_empty() && (1..=PARTITIONS_NAMED_MAX).contains(&newest.len());
+        is_valid.then_some(MinOffsets { topic, newest })
+    }
+
+    /// Text of the topic's id.
+    #[must_use]
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Newest offset by number of the partition; at least one.
+    #[must_use]
+    pub fn newest(&self) -> &BTreeMap<u32, u64> {
+        &self.newest
+    }
+
+    /// Checks that the offsets are of `topic`.
+    ///
+    /// # Errors
+    /// [`OtherTopic`].
+    pub fn check_topic(&self, topic: TopicId) -> Result<(), OtherTopic> {
+        let expected = topic.to_string();
+        if self.topic == expected {
+            return Ok(());
+        }
+        Err(OtherTopic { expected, found: self.topic.clone() })
+    }
+
     /// Returns the offset of a partition; `None` if it is not named.
     ///
     /// # Errors
     /// [`OtherTopic`].
     pub fn of(&self, partition: LogPartition) -> Result<Option<u64>, OtherTopic> {
-        let expected = partition.topic.to_string();
-        if self.topic != expected {
-            return Err(OtherTopic { expected, found: self.topic.clone() });
-        }
+        self.check_topic(partition.topic)?;
         Ok(self.newest.get(&partition.number.0).copied())
     }
 }
