@@ -10,8 +10,10 @@ mod error;
 mod graphite_stores;
 mod pending;
 mod records;
+mod series_counts;
 mod ticks;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +23,6 @@ use chronolith_bucket::Store;
 use chronolith_format::bucket::partitions::PartitionsSnapshot;
 use chronolith_format::record::RecordOrigin;
 use chronolith_model::databases::BucketStoreId;
-use chronolith_model::partition::tenant_partition_count;
 use chronolith_model::{StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome};
 use chronolith_replicated_log::{LogError, LogStats, ReplicatedLog, Ticket};
 use chronolith_tsdb::{IngestionRates, LimitsTable, RequestSize, limits_of_policies};
@@ -32,9 +33,10 @@ pub use self::error::{GatewayError, GatewayFault};
 pub use self::pending::{Acknowledged, LogOffsets, PendingRecords};
 pub use chronolith_format::record::RecordStore;
 
-use self::checked_keys::CheckedKeys;
+use self::checked_keys::{CheckTerms, CheckedKeys};
 use self::graphite_stores::GraphiteStores;
 use self::records::{Records, Scratch};
+use self::series_counts::SeriesCounts;
 use self::ticks::Ticks;
 use crate::folder::CLUSTER_FOLDER;
 use crate::options::GatewayOptions;
@@ -87,6 +89,10 @@ pub struct GatewayStats {
     pub tick_failures: u64,
     /// Wire keys in memory whose labels were valid.
     pub checked_keys: usize,
+    /// Tenants whose numbers of series owners report.
+    pub counted_tenant_count: usize,
+    /// Tenants with as many series as their limit allows, as owners report them.
+    pub full_tenant_count: usize,
 }
 
 /// Writer of requests into the log.
@@ -102,6 +108,7 @@ pub struct Gateway {
     ticks: Ticks,
     tick_failures: AtomicU64,
     checked_keys: CheckedKeys,
+    series_counts: SeriesCounts,
     scratch: Mutex<Vec<Scratch>>,
     /// Reason why the log cannot be used, as of the last refresh.
     log_fault: Mutex<Option<String>>,
@@ -117,7 +124,8 @@ impl Gateway {
             graphite: GraphiteStores::new(bucket, env, handle),
             ticks: Ticks::default(),
             tick_failures: AtomicU64::new(0),
-            checked_keys: CheckedKeys::new(env.rng.next_u64()),
+            checked_keys: CheckedKeys::new(env.rng.next_u64(), env.clock.mono_ns()),
+            series_counts: SeriesCounts::default(),
             log,
             clock: env.clock.clone(),
             memory,
@@ -132,6 +140,12 @@ impl Gateway {
     /// Replaces the limits of all tenants.
     pub fn set_limits(&self, limits: LimitsTable) {
         *self.limits.write() = limits;
+    }
+
+    /// Replaces the numbers of series of tenants, as owners report them: new series of tenants that have
+    /// reached their limit are refused. Without a call none is.
+    pub fn set_tenant_series(&self, counts: BTreeMap<TenantId, u64>) {
+        self.series_counts.set(counts);
     }
 
     /// Returns the limits of a tenant.
@@ -202,6 +216,11 @@ impl Gateway {
         }
         let limits = self.limits_of(write.tenant);
         let series_max = limits.series_max;
+        // Owners report the series of default stores alone.
+        let full = match write.store {
+            RecordStore::Default => self.series_counts.full(write.tenant, &limits),
+            RecordStore::Database(_) | RecordStore::Graphite(_) => None,
+        };
         let limits = match write.store {
             RecordStore::Default => limits,
             RecordStore::Database(_) | RecordStore::Graphite(_) => limits_of_policies(limits),
@@ -209,9 +228,11 @@ impl Gateway {
         // One rate for all stores of a tenant, since a gateway knows no stores.
         let tenant = StoreId::from(write.tenant);
         let size = RequestSize::of(batch);
-        self.rates.take(&tenant, &limits, size, self.clock.mono_ns()).map_err(GatewayError::Limit)?;
+        let now_ns = self.clock.mono_ns();
+        self.rates.take(&tenant, &limits, size, now_ns).map_err(GatewayError::Limit)?;
+        let terms = CheckTerms { limits: &limits, full, now_ns };
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
-        let appended = self.append_with(&mut scratch, write, batch, &limits, series_max);
+        let appended = self.append_with(&mut scratch, write, batch, terms, series_max);
         let mut kept = self.scratch.lock();
         if kept.len() < SCRATCH_COUNT_MAX && batch.series.len() <= SCRATCH_SERIES_MAX {
             kept.push(scratch);
@@ -229,25 +250,21 @@ impl Gateway {
         scratch: &mut Scratch,
         write: GatewayWrite<'_>,
         batch: &WriteBatch,
-        limits: &TenantLimits,
+        terms: CheckTerms<'_>,
         series_max: usize,
     ) -> Result<PendingRecords, GatewayError> {
         let snapshot = self.maps.current().ok_or_else(|| GatewayError::NotReady(self.maps.missing_text()))?;
-        let count = tenant_partition_count(
-            series_max as u64,
-            self.options.partition_series,
-            self.options.tenant_partitions_min,
-            snapshot.map.accepting().len(),
-        );
+        let accepting_count = snapshot.map.accepting().len();
+        let count = self.options.tenant_partition_count(series_max, accepting_count);
         let partitions = snapshot.map.tenant(write.tenant, count);
-        let outcome = self.checked_keys.check(batch, limits, &mut scratch.keys);
+        let outcome = self.checked_keys.check(batch, terms, &mut scratch.keys);
         let origin = RecordOrigin {
             tenant: write.tenant.clone(),
             store: write.store,
             request_id: write.request_id.to_string(),
             arrival_ms: write.arrival_ms,
         };
-        let records = scratch.encode(&origin, limits.duplicates, batch, &partitions, &self.memory)?;
+        let records = scratch.encode(&origin, terms.limits.duplicates, batch, &partitions, &self.memory)?;
         self.append_records(records, outcome)
     }
 
@@ -295,6 +312,11 @@ impl Gateway {
         self.maps.current()
     }
 
+    fn full_tenant_count(&self) -> usize {
+        let limits = self.limits.read();
+        self.series_counts.full_count(|tenant| limits.of(tenant))
+    }
+
     /// Returns the state for metrics.
     #[must_use]
     pub fn stats(&self) -> GatewayStats {
@@ -306,6 +328,8 @@ impl Gateway {
             map_failures: self.maps.failure_count(),
             tick_failures: self.tick_failures.load(Ordering::Relaxed),
             checked_keys: self.checked_keys.len(),
+            counted_tenant_count: self.series_counts.len(),
+            full_tenant_count: self.full_tenant_count(),
         }
     }
 }

@@ -10,7 +10,8 @@ mod security;
 use std::ops::Range;
 use std::time::Duration;
 
-use chronolith_model::partition::PARTITIONS_MAX;
+use chronolith_model::partition::{PARTITIONS_MAX, partition_series_max, tenant_partition_count};
+use chronolith_model::{DatabaseLimits, TenantLimits};
 
 pub use self::address::LogAddress;
 pub use self::role::{Role, Roles};
@@ -91,6 +92,29 @@ pub struct GatewayOptions {
 impl Default for GatewayOptions {
     fn default() -> GatewayOptions {
         GatewayOptions { tenant_partitions_min: 1, partition_series: PARTITION_SERIES }
+    }
+}
+
+impl GatewayOptions {
+    /// Returns the number of partitions of a tenant with this `series-limit`, of `accepting_count` ones.
+    #[must_use]
+    pub fn tenant_partition_count(&self, series_max: usize, accepting_count: usize) -> usize {
+        tenant_partition_count(
+            series_max as u64,
+            self.partition_series,
+            self.tenant_partitions_min,
+            accepting_count,
+        )
+    }
+
+    /// Returns the limits of a tenant at the owner of one of its partitions: limits of series are divided.
+    #[must_use]
+    pub fn partition_limits(&self, of_tenant: TenantLimits, accepting_count: usize) -> TenantLimits {
+        let count = self.tenant_partition_count(of_tenant.series_max, accepting_count);
+        let series_max = partition_series_max(of_tenant.series_max, count);
+        let of_database = partition_series_max(of_tenant.databases.series_max, count);
+        let databases = DatabaseLimits { series_max: of_database, ..of_tenant.databases };
+        TenantLimits { series_max, databases, ..of_tenant }
     }
 }
 

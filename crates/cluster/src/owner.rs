@@ -6,9 +6,9 @@
 //! Not here: windows that become blocks (`windows`, `publish`), the log itself (`replicated_log`), HTTP
 //! (`server`).
 
+mod answers;
 mod cutting;
 mod error;
-mod for_requests;
 mod options;
 mod partition_owner;
 mod publish;

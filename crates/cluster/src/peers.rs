@@ -14,7 +14,10 @@ mod node;
 pub use address::OwnersAddress;
 pub use directory::{NodeLookup, NodeStatus, OwnerDirectory};
 pub use list::{ConnectOwners, QueryPeers, UnknownOffsets};
-pub use node::{NodeAddress, NodeReport, OwnersOfPartition, PartitionProgress, PartitionReport};
+pub use node::{
+    NodeAddress, NodeReport, OwnersOfPartition, PartitionProgress, PartitionReport, TENANTS_REPORTED_MAX,
+    TenantSeries,
+};
 
 #[cfg(test)]
 mod tests;

@@ -51,7 +51,7 @@ pub use statistics::{
 pub use store_owners::StoreOwners;
 pub use texts::HeadTexts;
 pub use windows::HeadWindows;
-pub use write::check::check_series;
+pub use write::check::{check_series, reject_series};
 pub use write::decode::DecodedSeries;
 pub use write::delete::{DeleteProgress, DeleteStats};
 

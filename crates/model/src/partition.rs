@@ -32,6 +32,22 @@ pub fn tenant_partition_count(
     by_series.max(count_min).max(1).min(accepting_count)
 }
 
+/// Part of its share by which a partition may have more series than it, in percent: hashes do not divide
+/// series evenly.
+const SHARE_SLACK_PERCENT: usize = 10;
+
+/// Returns the series that one of a tenant's `partition_count` partitions may have, so that the tenant has
+/// about `series_max`.
+#[must_use]
+pub fn partition_series_max(series_max: usize, partition_count: usize) -> usize {
+    if partition_count <= 1 {
+        return series_max;
+    }
+    let with_slack = (series_max as u128) * (100 + SHARE_SLACK_PERCENT as u128);
+    let share = with_slack.div_ceil(partition_count as u128 * 100);
+    usize::try_from(share).unwrap_or(usize::MAX)
+}
+
 /// Partitions of one tenant, by descending score: with fewer partitions it has the first ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantPartitions(Vec<u32>);

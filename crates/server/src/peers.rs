@@ -6,6 +6,7 @@
 mod ask_owners;
 mod client;
 mod counters;
+mod gateway_owners;
 mod lookup;
 mod query_node;
 mod token;
@@ -13,6 +14,7 @@ mod transport;
 
 pub use ask_owners::ask_owners;
 pub(crate) use counters::PEER_CALLS;
+pub(crate) use gateway_owners::GatewayOwners;
 pub(crate) use lookup::ReportJson;
 pub(crate) use query_node::{OWNERS, QueryNode};
 pub(crate) use token::NodeToken;

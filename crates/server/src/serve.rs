@@ -169,9 +169,19 @@ impl Server {
             let stop = self.running.stop.clone();
             let run = move || gateway::run(&web, &stop);
             self.running.threads.push(thread::spawn("gateway", run).map_err(RunError::Threads)?);
+            self.spawn_owners_of_gateway(&handle)?;
         }
         let is_owner = options.roles.has(Role::Owner);
         is_owner.then(|| OwnedPartition::find(log, bucket, handle, &options.owner)).transpose()
+    }
+
+    fn spawn_owners_of_gateway(&mut self, handle: &Handle) -> Result<(), RunError> {
+        let web = self.running.web.clone();
+        let Some(owners) = gateway::open_owners(&web, handle)? else { return Ok(()) };
+        let stop = self.running.stop.clone();
+        let run = move || gateway::run_owners(&web, &owners, &stop);
+        self.running.threads.push(thread::spawn("owner-lookup", run).map_err(RunError::Threads)?);
+        Ok(())
     }
 
     /// Opens the store on a thread of its own, and starts its background work.
@@ -424,7 +434,7 @@ pub(crate) fn open_query_node(
     handle: &Handle,
 ) -> Result<Option<Arc<QueryNode>>, String> {
     let options = &web.options.nodes;
-    let Some(owners) = &options.owners else { return Ok(None) };
+    let Some(owners) = options.owners.as_ref().filter(|_| web.is_query_node()) else { return Ok(None) };
     let token =
         web.node_token().ok_or("owners: expected cluster.node-token-file, with which owners are asked")?;
     let node = QueryNode::new(owners, options, token, sources.bucket(), &web.service.env, handle)?;

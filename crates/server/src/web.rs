@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
+use chronolith_cluster::options::Role;
 use chronolith_service::Service;
 use chronolith_service::access::jwt::providers::FetchReport;
 use chronolith_service::audit::{AuditOutcome, AuditSubject};
@@ -120,6 +121,12 @@ impl Web {
     /// Token of the nodes; `None`: the server is no node of a cluster.
     pub(crate) fn node_token(&self) -> Option<&NodeToken> {
         self.node_token.get()
+    }
+
+    /// Returns true if queries ask owners: those of a gateway report numbers of series alone.
+    pub(crate) fn is_query_node(&self) -> bool {
+        let roles = self.service.lifecycle.roles.roles();
+        self.options.nodes.owners.is_some() && !roles.has(Role::Gateway) && !roles.has(Role::Owner)
     }
 
     /// Sets the owners that queries ask. Called once.

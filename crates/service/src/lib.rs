@@ -28,4 +28,4 @@ pub mod write;
 
 pub use options::ServiceOptions;
 pub use refusal::Refusal;
-pub use service::{Service, limit_uses, set_gateway};
+pub use service::{Service, limit_uses, set_accepting_partitions, set_gateway};

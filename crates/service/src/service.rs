@@ -90,7 +90,7 @@ impl Service {
     pub fn set_store(&self, store: Arc<Tsdb>, others: Vec<SourcePart>) {
         // The lock is held over both steps so that a reload comes before or after them, not between.
         let limits = self.limits.read();
-        store.settings().set_limits(limits.clone());
+        store.settings().set_limits(store_limits(self, &limits));
         store.settings().set_rollup_rules(self.rollup_rules());
         let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
         let parts = std::iter::once(local).chain(others).collect();
@@ -110,7 +110,7 @@ impl Service {
     pub fn set_limits(&self, limits: LimitsTable) {
         let mut current = self.limits.write();
         if let Some(store) = self.lifecycle.opened() {
-            store.settings().set_limits(limits.clone());
+            store.settings().set_limits(store_limits(self, &limits));
         }
         if let Some(gateway) = self.lifecycle.roles.gateway() {
             gateway.set_limits(limits.clone());
@@ -156,6 +156,30 @@ impl Service {
     /// Limits of tenants without limits of their own, as of the latest reload.
     pub fn default_limits(&self) -> TenantLimits {
         self.limits.read().default.clone()
+    }
+}
+
+/// Sets the number of partitions that accept writes, on an owner: it divides limits of series among the
+/// partitions of a tenant.
+pub fn set_accepting_partitions(service: &Service, count: usize) {
+    // Held as in `Service::set_store`.
+    let limits = service.limits.read();
+    if service.lifecycle.roles.replace_accepting_count(count) == count {
+        return;
+    }
+    if let Some(store) = service.lifecycle.opened() {
+        store.settings().set_limits(store_limits(service, &limits));
+    }
+}
+
+/// Limits of the store; on an owner the limits of its partition.
+fn store_limits(service: &Service, limits: &LimitsTable) -> LimitsTable {
+    match service.lifecycle.roles.accepting_count() {
+        0 => limits.clone(),
+        count => {
+            let options = service.options.cluster.gateway;
+            limits.clone().map(|of_tenant| options.partition_limits(of_tenant, count))
+        }
     }
 }
 

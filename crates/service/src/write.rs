@@ -307,6 +307,12 @@ impl<'a> Writing<'a> {
         Ok(acknowledged)
     }
 
+    /// Returns true if the samples go to the replicated log, where a gateway checks limits of series.
+    #[must_use]
+    pub fn goes_to_log(&self) -> bool {
+        matches!(self.destination, Destination::Log(_))
+    }
+
     /// Bytes that the applied pieces have queued for the WAL.
     #[must_use]
     pub fn wal_bytes(&self) -> u64 {

@@ -57,7 +57,7 @@ pub use chronolith_format::select::{
 pub use chronolith_format::store_name;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, OverflowMetric, ReplayProgress, SyncMode, TenantMemory, TenantStats,
-    WalError, WindowStat, WriteError, check_series, discard_log_cache,
+    WalError, WindowStat, WriteError, check_series, discard_log_cache, reject_series,
 };
 pub use chronolith_model::BlockEncoding;
 pub use data_dir::{is_data_dir_locked, lock_data_dir};

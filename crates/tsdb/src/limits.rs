@@ -23,6 +23,13 @@ impl LimitsTable {
         self.by_tenant.get(tenant).unwrap_or(&self.default)
     }
 
+    /// Returns the table with `change` applied to the limits of each tenant.
+    #[must_use]
+    pub fn map(self, change: impl Fn(TenantLimits) -> TenantLimits) -> LimitsTable {
+        let by_tenant = self.by_tenant.into_iter().map(|(tenant, limits)| (tenant, change(limits)));
+        LimitsTable { default: change(self.default), by_tenant: by_tenant.collect() }
+    }
+
     /// Returns the limits of the tenant of a default store, and the defaults for other stores: the catalogue
     /// of databases knows their owners.
     pub(crate) fn of_store(&self, store: &StoreId) -> &TenantLimits {

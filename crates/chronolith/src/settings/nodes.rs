@@ -31,7 +31,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "owners",
         "",
         Form::Text("PLACE"),
-        "Owners that the role query asks: dns://NAME:PORT, file:///PATH with one HOST:PORT per line, or HOST:PORT,HOST:PORT",
+        "Owners that the role query asks, and a gateway for numbers of series: dns://NAME:PORT, file:///PATH with one HOST:PORT per line, or HOST:PORT,HOST:PORT",
         |s, v| {
             s.server.nodes.owners = if v.is_empty() { None } else { Some(v.parse()?) };
             Ok(())
@@ -48,8 +48,14 @@ pub(super) fn check(settings: &mut Settings) -> Result<(), String> {
     let roles = &server.service.cluster.roles;
     if !roles.has(Role::Query) {
         return match server.nodes.owners {
-            Some(_) => Err("owners: expected none without role query".to_owned()),
-            None => Ok(()),
+            Some(_) if !roles.has(Role::Gateway) => {
+                Err("owners: expected none without role query or gateway".to_owned())
+            }
+            Some(_) if server.nodes.token_file.is_none() => {
+                Err("cluster.node-token-file: expected the file with the token of the owners, for owners"
+                    .to_owned())
+            }
+            Some(_) | None => Ok(()),
         };
     }
     if roles.list().len() > 1 {

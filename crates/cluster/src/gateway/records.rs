@@ -34,7 +34,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Encodes a batch without the series that `keys` has found invalid.
+    /// Encodes a batch without the series that `keys` has refused.
     ///
     /// # Errors
     /// [`GatewayError::TooLarge`] and [`GatewayError::Memory`]: none of the records may be appended.
@@ -52,7 +52,7 @@ impl Scratch {
         let mut list = Vec::new();
         let mut held = memory.reserve(0)?;
         for (part, &number) in split.parts().zip(numbers) {
-            let part = without_invalid(part, batch, keys.invalid(), series, exemplars);
+            let part = without_refused(part, batch, keys.refused(), series, exemplars);
             if part.is_empty() {
                 continue;
             }
@@ -75,18 +75,18 @@ impl Scratch {
     }
 }
 
-/// Returns a part without the series of `invalid`, which ascends, and without their exemplars.
-fn without_invalid<'a>(
+/// Returns a part without the series of `refused`, which ascends, and without their exemplars.
+fn without_refused<'a>(
     part: BatchPart<'a>,
     batch: &WriteBatch,
-    invalid: &[u32],
+    refused: &[u32],
     series: &'a mut Vec<u32>,
     exemplars: &'a mut Vec<u32>,
 ) -> BatchPart<'a> {
-    if invalid.is_empty() {
+    if refused.is_empty() {
         return part;
     }
-    let is_valid = |series_idx: u32| invalid.binary_search(&series_idx).is_err();
+    let is_valid = |series_idx: u32| refused.binary_search(&series_idx).is_err();
     series.clear();
     series.extend(part.series.iter().copied().filter(|&idx| is_valid(idx)));
     exemplars.clear();

@@ -63,3 +63,18 @@ fn the_number_at_the_end_of_a_host_name_is_a_partition() {
     }
     assert_eq!(PartitionChoice::Number(3).number("owner-1"), Some(3));
 }
+
+#[test]
+fn owners_divide_limits_of_series_among_the_partitions_of_a_tenant() {
+    let options = GatewayOptions { tenant_partitions_min: 2, partition_series: 1000 };
+    let series_max = |series_max: usize, of_database: usize, accepting_count: usize| {
+        let databases = DatabaseLimits { series_max: of_database, ..DatabaseLimits::default() };
+        let limits = TenantLimits { series_max, databases, ..TenantLimits::default() };
+        let limits = options.partition_limits(limits, accepting_count);
+        (limits.series_max, limits.databases.series_max)
+    };
+    assert_eq!(series_max(100, 0, 1), (100, 0), "there is one partition");
+    assert_eq!(series_max(100, 40, 8), (55, 22));
+    assert_eq!(series_max(4000, 0, 8), (1100, 0));
+    assert_eq!(series_max(40_000, 0, 8), (5500, 0), "all partitions");
+}

@@ -1,7 +1,7 @@
 //! Owner as the requests of other processes and of clients see it: one contract for readiness, reports, waits
 //! for offsets, and the seam between its head and the blocks of the bucket.
 //!
-//! Not here: the owner itself (`for_requests`), application of records, requests (`server`).
+//! Not here: answers of an owner (`answers`), application of records, requests (`server`).
 
 use chronolith_format::record::RecordStore;
 use chronolith_model::TenantId;
@@ -9,7 +9,7 @@ use chronolith_model::log_position::LogPartition;
 use chronolith_replicated_log::LogError;
 
 use super::status::{NotReady, OwnerStatus};
-use crate::peers::{NodeReport, PartitionProgress, PartitionReport};
+use crate::peers::{NodeReport, PartitionProgress, PartitionReport, TenantSeries};
 
 /// Owner of a partition for requests.
 pub trait PartitionOwner: Send + Sync {
@@ -35,6 +35,10 @@ pub trait PartitionOwner: Send + Sync {
     /// about to leave; 0 if none has. Never falls. A caller that reads an older catalogue would miss them.
     fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64;
 
+    /// Returns the series of tenants, at most [`crate::peers::TENANTS_REPORTED_MAX`] ones that are nearest to
+    /// their limit. Cost: visits each store.
+    fn tenant_series(&self) -> Vec<TenantSeries>;
+
     /// Returns the report for other nodes.
     fn report(&self) -> NodeReport {
         let partition = self.partition();
@@ -51,6 +55,7 @@ pub trait PartitionOwner: Send + Sync {
             next_offset: status.next_offset,
             not_ready: self.check_ready().err().map(|why| why.to_string()),
             progress: status.next_offset.is_some().then_some(progress),
+            series: self.tenant_series(),
         };
         NodeReport { topic: partition.topic, partitions: vec![own] }
     }

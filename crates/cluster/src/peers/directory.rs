@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::Clock;
+use chronolith_model::TenantId;
 use chronolith_model::log_position::{PartitionId, TopicId};
 use parking_lot::Mutex;
 
 use super::latency::FirstByteTimes;
-use super::node::{NodeAddress, NodeReport, OwnersOfPartition, PartitionReport};
+use super::node::{NodeAddress, NodeReport, OwnersOfPartition, PartitionReport, TenantSeries};
 
 /// Time after which the report of a node that no longer answers is not used: twelve rounds.
 const REPORT_TIME_MAX: Duration = Duration::from_secs(60);
@@ -143,6 +144,28 @@ impl OwnerDirectory {
         topics.sort_unstable();
         topics.dedup();
         topics
+    }
+
+    /// Returns the series of tenants over all partitions. Of several owners of a partition the one with most
+    /// series counts; a partition that no node reports has none.
+    #[must_use]
+    pub fn tenant_series(&self) -> BTreeMap<TenantId, u64> {
+        let now_ns = self.clock.mono_ns();
+        let state = self.state.lock();
+        let mut of_partitions: BTreeMap<(PartitionId, &TenantId), u64> = BTreeMap::new();
+        let reports = state.nodes.values().filter_map(|node| node.report_at(now_ns));
+        for own in reports.flat_map(|report| &report.partitions) {
+            for TenantSeries { tenant, count } in &own.series {
+                let most = of_partitions.entry((own.partition, tenant)).or_default();
+                *most = (*most).max(*count);
+            }
+        }
+        let mut all: BTreeMap<TenantId, u64> = BTreeMap::new();
+        for ((_, tenant), count) in of_partitions {
+            let sum = all.entry(tenant.clone()).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        all
     }
 
     /// Age of the last lookup that succeeded; `None` before it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use chronolith_model::TenantId;
 use chronolith_model::log_position::{PartitionId, TopicId};
 
 use super::latency::FirstByteTimes;
@@ -20,6 +21,8 @@ pub struct PartitionReport {
     pub not_ready: Option<String>,
     /// Position in the log, for operators; `None` from a node of an earlier version.
     pub progress: Option<PartitionProgress>,
+    /// Series of tenants, at most [`TENANTS_REPORTED_MAX`]: those that are nearest to their limit.
+    pub series: Vec<TenantSeries>,
 }
 
 /// Position of an owner in the log.
@@ -44,6 +47,18 @@ impl PartitionProgress {
     pub fn log_start_distance(&self) -> Option<u64> {
         Some(self.resume?.saturating_sub(self.log_start))
     }
+}
+
+/// Tenants that the report of a partition has at most.
+pub const TENANTS_REPORTED_MAX: usize = 1000;
+
+/// Series of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantSeries {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Series of its default store that an owner has in its head.
+    pub count: u64,
 }
 
 /// Report of a node.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chronolith_base::{Clock, Env, ManualClock};
 use chronolith_bucket::{Store, StoreConfig};
 use chronolith_model::log_position::{PartitionId, TopicId};
-use chronolith_model::{QueryError, ReadContext};
+use chronolith_model::{QueryError, ReadContext, TenantId};
 use chronolith_tsdb::{PeerList as _, PeerStream, PeerTransport};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
@@ -79,6 +79,7 @@ fn report(topic: TopicId, own: &[(u32, Option<&str>)]) -> NodeReport {
         next_offset: Some(5),
         not_ready: why.map(str::to_owned),
         progress: None,
+        series: Vec::new(),
     };
     NodeReport { topic, partitions: own.iter().map(partition).collect() }
 }
@@ -247,4 +248,31 @@ fn queries_ask_all_partitions_of_the_map_and_of_reports() {
     fixture.refresh();
     let error = names().expect_err("two topics").to_string();
     assert!(error.starts_with("owners report topics "), "{error}");
+}
+
+#[test]
+fn series_of_a_tenant_are_the_sum_over_partitions() {
+    let fixture = Fixture::new();
+    let with_series = |number: u32, series: &[(&str, u64)]| {
+        let mut report = report(TOPIC, &[(number, None)]);
+        let of = |(tenant, count): &(&str, u64)| TenantSeries {
+            tenant: TenantId::new(tenant).expect("valid"),
+            count: *count,
+        };
+        report.partitions[0].series = series.iter().map(of).collect();
+        Some(report)
+    };
+    // Two owners of partition 0, one of which lags.
+    fixture.lookup.set("a:1", with_series(0, &[("x", 70), ("y", 5)]));
+    fixture.lookup.set("b:1", with_series(0, &[("x", 60)]));
+    fixture.lookup.set("c:1", with_series(1, &[("x", 1000)]));
+    fixture.refresh();
+    let series = fixture.directory.tenant_series();
+    let found: Vec<(&str, u64)> = series.iter().map(|(tenant, count)| (tenant.as_str(), *count)).collect();
+    assert_eq!(found, [("x", 1070), ("y", 5)]);
+    fixture.lookup.set("c:1", None);
+    fixture.clock.advance(Duration::from_secs(61));
+    fixture.refresh();
+    let of_x = fixture.directory.tenant_series()[&TenantId::new("x").expect("valid")];
+    assert_eq!(of_x, 70, "a node that has left says nothing about limits");
 }

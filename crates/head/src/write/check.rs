@@ -4,7 +4,7 @@
 //! index.
 //! Not here: limits of series, types of fields, times (`resolve`, `job`).
 
-use chronolith_model::{LabelsBuilder, TenantLimits, WriteBatch, WriteOutcome};
+use chronolith_model::{LabelsBuilder, Reject, TenantLimits, WriteBatch, WriteOutcome};
 
 use super::job::series_text;
 use super::reached::note_label_limit;
@@ -27,9 +27,14 @@ pub fn check_series(
         pairs.map(drop).inspect_err(|kind| note_label_limit(outcome, builder, limits, *kind))
     });
     let Err(reject) = checked else { return true };
+    reject_series(batch, series_idx, reject, outcome);
+    false
+}
+
+/// Counts all samples of a series of a batch as rejected.
+pub fn reject_series(batch: &WriteBatch, series_idx: u32, reject: Reject, outcome: &mut WriteOutcome) {
     let samples = &batch.series[series_idx as usize].samples;
     for &time in &batch.times[samples.start as usize..samples.end as usize] {
         outcome.reject(reject, 1, time, || series_text(batch, series_idx));
     }
-    false
 }

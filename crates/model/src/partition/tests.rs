@@ -192,3 +192,12 @@ fn reads_ask_every_partition_that_a_tenant_had_in_the_time() {
     // The epoch in which the time lies counts, and each epoch after it.
     assert_eq!(map.tenant_since(&tenant, 3, 1_999), all);
 }
+
+#[test]
+fn a_partition_may_have_its_share_of_the_series_and_a_tenth_more() {
+    assert_eq!(partition_series_max(1000, 1), 1000);
+    assert_eq!(partition_series_max(1000, 4), 275);
+    assert_eq!(partition_series_max(10, 3), 4);
+    assert_eq!(partition_series_max(0, 3), 0);
+    assert_eq!(partition_series_max(usize::MAX, 2), usize::MAX / 100 * 55 + 9);
+}

@@ -79,8 +79,7 @@ fn section_router(section: &'static Section, web: &Arc<Web>, access: &Access) ->
 }
 
 fn handlers(tag: Tag, route: &'static Route, web: &Arc<Web>, access: &Access) -> MethodRouter<Arc<Web>> {
-    let reads_log =
-        web.service.lifecycle.roles.roles().has(Role::Owner) || web.options.nodes.owners.is_some();
+    let reads_log = web.service.lifecycle.roles.roles().has(Role::Owner) || web.is_query_node();
     let guarded = |operation: &Operation| {
         let guard = Guard {
             access: access.clone(),

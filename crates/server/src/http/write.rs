@@ -1,7 +1,8 @@
 //! Remote write 1.0 and 2.0: `POST /api/v1/write` (and `/api/v1/push`).
 //!
 //! Invariants: 204 means that every sample is as durable as the sync mode promises; 400 names the first
-//! sample that is not stored while the others are; 429 and 5xx mean that nothing is stored or acknowledged.
+//! sample that is not stored while the others are, 429 on a gateway the first one of a new series of a full
+//! tenant; other 429 and 5xx mean that nothing is stored or acknowledged.
 //! Answers to 2.0 say how many samples, histograms and exemplars are stored.
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Response, StatusCode};
+use axum::http::{HeaderValue, Response, StatusCode, header};
 use chronolith_base::{ByteReader, MemoryBudget, Reservation};
 use chronolith_cluster::gateway::Acknowledged;
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
@@ -148,9 +149,11 @@ fn store_body(
         WriteFailure::Decode(error) => NotWritten { error, limit: None },
         WriteFailure::Store(failure) => failure.into(),
     })?;
+    let goes_to_log = writing.goes_to_log();
     let Acknowledged { outcome, offsets } = writing.wait(|outcome| add_refused(outcome, &refused))?;
     web.service.writes.metrics.metadata_rejected.add(refused.metadata_count);
-    Ok(Written { message, outcome, refused, offsets })
+    let is_full = goes_to_log && outcome.rejected[Reject::SeriesLimit as usize] > 0;
+    Ok(Written { message, outcome, refused, offsets, is_full })
 }
 
 impl From<StoreFailure> for NotWritten {
@@ -236,6 +239,13 @@ fn decompressed_bytes(body: &[u8]) -> Option<u64> {
 
 fn answer(message: Message, written: &Written) -> Response<Body> {
     let mut response = match written.fault() {
+        // Owners count again every few seconds, and series leave.
+        Some(fault) if written.is_full => {
+            let mut response = text(StatusCode::TOO_MANY_REQUESTS, &fault);
+            let seconds = HeaderValue::from(HEAD_FULL_RETRY_AFTER_SECONDS);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+            response
+        }
         Some(fault) => text(StatusCode::BAD_REQUEST, &fault),
         None => {
             let mut response = Response::new(Body::empty());

@@ -29,6 +29,16 @@ pub(crate) static GATEWAY: &[Metric<GatewayStats>] = &[
         "Wire keys in memory whose labels were valid.",
         |gateway| gateway.checked_keys as f64,
     ),
+    Metric::gauge(
+        "chronolith_gateway_counted_tenants",
+        "Tenants whose numbers of series owners report; 0 without owners, and while none of them reports.",
+        |gateway| gateway.counted_tenant_count as f64,
+    ),
+    Metric::gauge(
+        "chronolith_gateway_full_tenants",
+        "Tenants with as many series as series-limit allows, as owners report them: their new series are refused.",
+        |gateway| gateway.full_tenant_count as f64,
+    ),
     Metric::counter(
         "chronolith_log_appended_records_total",
         "Records that the replicated log has acknowledged.",

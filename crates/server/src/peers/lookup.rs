@@ -13,8 +13,12 @@ use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chronolith_base::Disk;
-use chronolith_cluster::peers::{NodeLookup, NodeReport, OwnersAddress, PartitionProgress, PartitionReport};
+use chronolith_cluster::peers::{
+    NodeLookup, NodeReport, OwnersAddress, PartitionProgress, PartitionReport, TENANTS_REPORTED_MAX,
+    TenantSeries,
+};
 use chronolith_cluster::{PartitionId, TopicId};
+use chronolith_model::TenantId;
 use futures_util::{StreamExt as _, stream};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -58,6 +62,8 @@ struct PartitionJson {
     /// Missing in reports of earlier versions.
     #[serde(default)]
     progress: Option<ProgressJson>,
+    #[serde(default)]
+    series: Vec<TenantSeriesJson>,
 }
 
 /// Position of an owner as JSON.
@@ -91,6 +97,13 @@ impl From<ProgressJson> for PartitionProgress {
     }
 }
 
+/// Series of a tenant as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct TenantSeriesJson {
+    tenant: String,
+    count: u64,
+}
+
 impl ReportJson {
     pub(crate) fn new(report: &NodeReport) -> ReportJson {
         let partition = |own: &PartitionReport| PartitionJson {
@@ -98,6 +111,7 @@ impl ReportJson {
             next_offset: own.next_offset,
             not_ready: own.not_ready.clone(),
             progress: own.progress.map(ProgressJson::from),
+            series: own.series.iter().map(series_json).collect(),
         };
         ReportJson {
             version: REPORT_VERSION,
@@ -119,17 +133,29 @@ impl ReportJson {
         }
         let topic = URL_SAFE_NO_PAD.decode(&self.topic).ok().and_then(|bytes| bytes.try_into().ok());
         let topic = topic.ok_or_else(|| format!("expected the id of a topic, found {:?}", self.topic))?;
-        let partition = |own: PartitionJson| PartitionReport {
-            partition: PartitionId(own.partition),
-            next_offset: own.next_offset,
-            not_ready: own.not_ready,
-            progress: own.progress.map(PartitionProgress::from),
+        let partition = |own: PartitionJson| -> Result<PartitionReport, String> {
+            let series = own.series.into_iter().take(TENANTS_REPORTED_MAX).map(tenant_series);
+            Ok(PartitionReport {
+                partition: PartitionId(own.partition),
+                next_offset: own.next_offset,
+                not_ready: own.not_ready,
+                progress: own.progress.map(PartitionProgress::from),
+                series: series.collect::<Result<_, String>>()?,
+            })
         };
-        Ok(NodeReport {
-            topic: TopicId(topic),
-            partitions: self.partitions.into_iter().map(partition).collect(),
-        })
+        let partitions = self.partitions.into_iter().map(partition).collect::<Result<_, String>>()?;
+        Ok(NodeReport { topic: TopicId(topic), partitions })
     }
+}
+
+fn series_json(series: &TenantSeries) -> TenantSeriesJson {
+    TenantSeriesJson { tenant: series.tenant.as_str().to_owned(), count: series.count }
+}
+
+fn tenant_series(json: TenantSeriesJson) -> Result<TenantSeries, String> {
+    let TenantSeriesJson { tenant, count } = json;
+    let tenant = TenantId::new(&tenant).map_err(|why| format!("tenant {tenant:?} of a report: {why}"))?;
+    Ok(TenantSeries { tenant, count })
 }
 
 /// Lookup by DNS, a file or a list, and reports over HTTP.
@@ -221,26 +247,30 @@ mod tests {
                     next_offset: Some(17),
                     not_ready: None,
                     progress: Some(progress),
+                    series: vec![TenantSeries { tenant: TenantId::new("team-1").expect("valid"), count: 7 }],
                 },
                 PartitionReport {
                     partition: PartitionId(4),
                     next_offset: None,
                     not_ready: Some("lag".to_owned()),
                     progress: None,
+                    series: Vec::new(),
                 },
             ],
         };
         let json = serde_json::to_string(&ReportJson::new(&report)).expect("JSON");
-        let want = r#"{"version":1,"topic":"-vr6-vr6-vr6-vr6-vr6-g","partitions":[{"partition":3,"nextOffset":17,"notReady":null,"progress":{"lagMs":20,"logStart":2,"logEnd":18,"resumeOffset":9,"refusedRecords":1}},{"partition":4,"nextOffset":null,"notReady":"lag","progress":null}]}"#;
+        let want = r#"{"version":1,"topic":"-vr6-vr6-vr6-vr6-vr6-g","partitions":[{"partition":3,"nextOffset":17,"notReady":null,"progress":{"lagMs":20,"logStart":2,"logEnd":18,"resumeOffset":9,"refusedRecords":1},"series":[{"tenant":"team-1","count":7}]},{"partition":4,"nextOffset":null,"notReady":"lag","progress":null,"series":[]}]}"#;
         assert_eq!(json, want);
         let read = |json: &str| serde_json::from_str::<ReportJson>(json).expect("JSON").report();
         assert_eq!(read(&json), Ok(report.clone()));
         // A node of an earlier version has no progress.
         let start = json.find(",\"progress\":{").expect("progress");
-        let end = start + json[start..].find("}}").expect("its end") + 1;
+        let end = start + json[start..].find('}').expect("its end") + 1;
         let mut earlier = report;
         earlier.partitions[0].progress = None;
         assert_eq!(read(&format!("{}{}", &json[..start], &json[end..])), Ok(earlier));
+        let without_series = json.replace(",\"series\":[]", "");
+        assert_eq!(read(&without_series), read(&json), "a report of an owner that counts no series");
         let later = json.replace("\"version\":1", "\"version\":2");
         assert_eq!(read(&later), Err("report of version 2, this node has version 1".to_owned()));
         let short = json.replace("-vr6-vr6-vr6-vr6-vr6-g", "-vr6");

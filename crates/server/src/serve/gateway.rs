@@ -13,8 +13,10 @@ use chronolith_service::set_gateway;
 use chronolith_tsdb::Bucket;
 use tokio::runtime::Handle;
 
+use super::error::RunError;
 use super::rounds::guarded;
 use super::stop::Stop;
+use crate::peers::GatewayOwners;
 use crate::web::Web;
 
 /// Pause between two rounds.
@@ -32,6 +34,31 @@ pub(crate) fn open(web: &Web, log: Arc<dyn ReplicatedLog>, bucket: &Bucket, hand
     };
     let gateway = Gateway::new(&service.env, parts, service.options.cluster.gateway);
     set_gateway(service, Arc::new(gateway));
+}
+
+/// Returns the owners that the gateway asks for numbers of series; `None` without the setting.
+///
+/// # Errors
+/// [`RunError::NodeToken`].
+pub(super) fn open_owners(web: &Web, handle: &Handle) -> Result<Option<GatewayOwners>, RunError> {
+    let options = &web.options.nodes;
+    let Some(owners) = &options.owners else { return Ok(None) };
+    let missing = || RunError::NodeToken("owners: expected cluster.node-token-file".to_owned());
+    let token = web.node_token().ok_or_else(missing)?;
+    let owners = GatewayOwners::new(owners, options, token, &web.service.env, handle);
+    owners.map(Some).map_err(RunError::NodeToken)
+}
+
+/// Asks owners for numbers of series until the stop.
+pub(super) fn run_owners(web: &Web, owners: &GatewayOwners, stop: &Stop) {
+    loop {
+        if let Some(gateway) = web.service.lifecycle.roles.gateway() {
+            guarded(web, "owner-lookup", || owners.refresh(gateway));
+        }
+        if stop.wait(ROUND_PAUSE) {
+            return;
+        }
+    }
 }
 
 /// Reads the partition map and appends ticks until the stop.

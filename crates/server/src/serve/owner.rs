@@ -12,8 +12,10 @@ use chronolith_base::{Env, thread};
 use chronolith_cluster::ReplicatedLog;
 use chronolith_cluster::options::{PartitionChoice, PartitionOptions};
 use chronolith_cluster::owner::{self, Owner, OwnerError, OwnerOptions, OwnerParts};
+use chronolith_cluster::partition_maps::PartitionMaps;
 use chronolith_ingest::added_labels::source_of;
 use chronolith_model::log_position::{LogPartition, PartitionId};
+use chronolith_service::set_accepting_partitions;
 use chronolith_tsdb::{Bucket, OpenError, SyncMode, Tsdb, TsdbOptions};
 use tokio::runtime::Handle;
 
@@ -31,6 +33,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two looks for cuts to publish, and the longest one after failures.
 const PUBLICATION_PAUSE: Duration = Duration::from_secs(1);
 const PUBLICATION_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Pause between two reads of the partition map, by which limits are divided.
+const MAP_PAUSE_NS: u64 = 60_000_000_000;
 
 /// Partition of a process, with its log and bucket.
 #[derive(Clone)]
@@ -123,12 +128,15 @@ impl OwnedPartition {
     fn run_until(&self, web: &Arc<Web>, stop: &Arc<Stop>) {
         let lifecycle = &web.service.lifecycle;
         let Some(owner) = self.opened_owner(web, stop) else { return };
+        let maps = PartitionMaps::new(self.bucket.store().clone(), &web.service.env, self.handle.clone());
+        // Before the first record is applied.
+        divide_limits(web, &maps);
         lifecycle.roles.set_owner(owner.clone());
         let publish = {
             let owner = owner.clone();
             let web = web.clone();
             let stop = stop.clone();
-            move || publish(&owner, &web, &stop)
+            move || publish(&owner, &maps, &web, &stop)
         };
         let publication = match thread::spawn("publication", publish) {
             Ok(publication) => publication,
@@ -170,10 +178,26 @@ impl OwnedPartition {
     }
 }
 
-/// Publishes cuts until the stop.
-fn publish(owner: &Owner, web: &Web, stop: &Stop) {
+/// Divides limits of series among the partitions of the newest map. Blocks the thread.
+fn divide_limits(web: &Web, maps: &PartitionMaps) {
+    if let Err(error) = maps.refresh(None) {
+        tracing::warn!(%error, "the partition map was not read, limits of series stay as they are");
+    }
+    if let Some(snapshot) = maps.current() {
+        set_accepting_partitions(&web.service, snapshot.map.accepting().len());
+    }
+}
+
+/// Publishes cuts, and follows the partition map, until the stop.
+fn publish(owner: &Owner, maps: &PartitionMaps, web: &Web, stop: &Stop) {
     let mut pause = PUBLICATION_PAUSE;
+    let clock = &web.service.env.clock;
+    let mut map_read_ns = clock.mono_ns();
     loop {
+        if clock.mono_ns().saturating_sub(map_read_ns) >= MAP_PAUSE_NS {
+            guarded(web, "partition-map", || divide_limits(web, maps));
+            map_read_ns = clock.mono_ns();
+        }
         let mut has_more = false;
         guarded(web, "publication", || match owner.publish() {
             Ok(is_any) => {

@@ -3,6 +3,7 @@
 //! Invariant: each is set once.
 //! Not here: opening them, their threads (`server::serve`), the store of the owner (`lifecycle`).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_cluster::gateway::Gateway;
@@ -18,6 +19,8 @@ pub struct RoleParts {
     owner: OnceLock<Arc<dyn PartitionOwner>>,
     /// Reason why there is no owner yet.
     owner_wait: Mutex<Option<String>>,
+    /// Partitions that accept writes, as an owner knows; 0 = not known.
+    accepting_count: AtomicUsize,
 }
 
 impl RoleParts {
@@ -64,6 +67,16 @@ impl RoleParts {
     /// If there is one already.
     pub fn set_owner(&self, owner: Arc<dyn PartitionOwner>) {
         assert!(self.owner.set(owner).is_ok(), "the owner is opened once");
+    }
+
+    /// Replaces the number of partitions that accept writes; returns the one before.
+    pub(crate) fn replace_accepting_count(&self, count: usize) -> usize {
+        self.accepting_count.swap(count, Ordering::Relaxed)
+    }
+
+    /// Partitions that accept writes, on an owner that knows them; else 0.
+    pub(crate) fn accepting_count(&self) -> usize {
+        self.accepting_count.load(Ordering::Relaxed)
     }
 
     /// Records why the owner is not open yet.

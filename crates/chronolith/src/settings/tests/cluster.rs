@@ -218,7 +218,7 @@ fn a_query_node_needs_owners_the_bucket_and_the_token() {
         (&all[..2], "bucket: expected the URL of the bucket of the owners, for role query"),
         (&all[..4], "owners: expected dns://NAME:PORT, file:///PATH or HOST:PORT,HOST:PORT, for role query"),
         (&all[..], "cluster.node-token-file: expected the file with the token of the owners, for role query"),
-        (&all[4..], "owners: expected none without role query"),
+        (&all[4..], "owners: expected none without role query or gateway"),
         (&["--role", "query,owner"], "role: expected query alone: this version has no other role next to it"),
         (
             &["--role", "query", "--log", "dir:///topic"],
@@ -226,6 +226,12 @@ fn a_query_node_needs_owners_the_bucket_and_the_token() {
         ),
     ];
     refused.into_iter().for_each(|(args, want)| check_refused(args, want));
+    let gateway =
+        ["--role", "gateway", "--log", "dir:///topic", "--bucket", "file:///bucket", "--owners", "a:1"];
+    check_refused(
+        &gateway,
+        "cluster.node-token-file: expected the file with the token of the owners, for owners",
+    );
     let disk = MemDisk::new();
     let args = all.iter().chain(&["--cluster.node-token-file", "/token"]).copied();
     let flags = add_flags(Command::new("serve")).try_get_matches_from(std::iter::once("serve").chain(args));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, header};
-use chronolith_base::{Env, ManualClock, MemoryBudget};
+use chronolith_base::{Clock as _, Env, ManualClock, MemoryBudget};
 use chronolith_cluster::TopicId;
 use chronolith_cluster::owner::PartitionOwner as _;
 use chronolith_model::min_offsets::ReadConsistency;

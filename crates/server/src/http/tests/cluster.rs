@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::http::Method;
-use chronolith_base::thread;
+use chronolith_base::{ManualClock, thread};
 use chronolith_cluster::options::{LogAddress, LogOptions, NewTopic, PartitionChoice};
 use chronolith_cluster::{ReplicatedLog, open_log};
 
@@ -18,6 +19,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("thre
 /// A process with roles. Its gateway has no partition map yet, its owner no store.
 pub(crate) struct Process {
     pub(crate) server: Fixture,
+    clock: Arc<ManualClock>,
     log: Arc<dyn ReplicatedLog>,
     stop: Arc<Stop>,
     owner: Option<JoinHandle<()>>,
@@ -40,7 +42,8 @@ impl Process {
     fn with(roles: &str, partition_count: u32, change: impl FnOnce(&mut ServerOptions)) -> Process {
         let mut log_options = LogOptions::new(LogAddress::Dir("/log".into()));
         log_options.new_topic = Some(NewTopic { partition_count, replication_factor: 1 });
-        let server = Fixture::with(|options| {
+        let (env, clock, _) = Env::fake(NOW_MS, 1);
+        let server = Fixture::with_env(env, |options| {
             options.web.admin_api = true;
             let cluster = &mut options.service.cluster;
             cluster.roles = roles.parse().expect("roles");
@@ -57,7 +60,7 @@ impl Process {
             let bucket = service.bucket.get().expect("set").bucket();
             gateway::open(&server.web, log.clone(), bucket, RUNTIME.handle().clone());
         }
-        Process { server, log, stop: Arc::default(), owner: None }
+        Process { server, clock, log, stop: Arc::default(), owner: None }
     }
 
     /// A process whose roles have started.
@@ -66,6 +69,10 @@ impl Process {
         process.round().await;
         if roles.contains("owner") {
             process.start_owner().await;
+        }
+        if roles == "gateway,owner" {
+            // The tick of the round.
+            process.applied(1).await;
         }
         process
     }
@@ -301,4 +308,52 @@ async fn a_server_of_its_own_has_no_offsets_and_no_cluster() {
     let answer = server.write(&[(&[("__name__", "up")], &[(NOW_MS, 1.0)])]).await;
     assert_eq!((answer.status, offsets_of(&answer)), (StatusCode::NO_CONTENT, None));
     assert_eq!(server.get("/api/v1/status/cluster").await.json()["data"], Value::Null);
+}
+
+/// Covers a tenant that fills its partitions: its sender learned nothing, and the log took samples that
+/// owners refuse.
+#[tokio::test]
+async fn a_gateway_refuses_new_series_of_a_tenant_that_owners_report_as_full() {
+    let limits = |options: &mut ServerOptions| options.service.tsdb.limits.default.series_max = 5;
+    let process = Process::with("gateway", 1, limits);
+    process.round().await;
+    let known: Pairs<'_> = &[("__name__", "up"), ("job", "a")];
+    let new: Pairs<'_> = &[("__name__", "up"), ("job", "b")];
+    assert_eq!(process.server.write(&[(known, &[(NOW_MS, 1.0)])]).await.status, StatusCode::NO_CONTENT);
+    let gateway = process.server.web.service.lifecycle.roles.gateway().expect("open");
+    gateway.set_tenant_series([(TenantId::anonymous(), 5)].into());
+    let both = [(known, &[(NOW_MS, 1.0)][..]), (new, &[(NOW_MS, 1.0), (NOW_MS + 1, 2.0)][..])];
+    let answer = process.server.write(&both).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "the gateway has just started: {}", answer.text);
+    process.clock.advance(Duration::from_secs(16 * 60));
+    let newest: Pairs<'_> = &[("__name__", "up"), ("job", "c")];
+    let both = [(known, &[(NOW_MS, 1.0)][..]), (newest, &[(NOW_MS, 1.0), (NOW_MS + 1, 2.0)][..])];
+    let answer = process.server.write(&both).await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{}", answer.text);
+    let want = "2 of 3 samples rejected: first: the tenant has 5 series, and series-limit allows 5: series";
+    assert!(answer.text.starts_with(want), "{}", answer.text);
+    assert!(answer.headers.contains_key(header::RETRY_AFTER));
+    assert!(offsets_of(&answer).is_some(), "series that are not new are written");
+    let metrics = process.server.get("/metrics").await.text;
+    assert!(metrics.contains("chronolith_gateway_full_tenants 1\n"), "{metrics}");
+    assert!(metrics.contains("chronolith_gateway_counted_tenants 1\n"), "{metrics}");
+    gateway.set_tenant_series([(TenantId::anonymous(), 4)].into());
+    assert_eq!(process.server.write(&both).await.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn an_owner_has_its_share_of_the_limits_of_series() {
+    let limits = |options: &mut ServerOptions| {
+        options.service.tsdb.limits.default.series_max = 10;
+        options.service.cluster.gateway.tenant_partitions_min = 2;
+    };
+    let mut process = Process::with("gateway,owner", 2, limits);
+    process.round().await;
+    process.start_owner().await;
+    let service = &process.server.web.service;
+    assert_eq!(service.limits_of(&TenantId::anonymous()).series_max, 6);
+    let mut other = service.default_limits();
+    other.series_max = 20;
+    service.set_limits(other.into());
+    assert_eq!(service.limits_of(&TenantId::anonymous()).series_max, 11, "after a reload too");
 }

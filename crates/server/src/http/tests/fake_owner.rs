@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_cluster::gateway::RecordStore;
 use chronolith_cluster::owner::{NotReady, OwnerStatus, PartitionOwner};
+use chronolith_cluster::peers::TenantSeries;
 use chronolith_cluster::{LogError, PartitionId, TopicId};
 use chronolith_model::TenantId;
 use chronolith_model::log_position::LogPartition;
@@ -16,7 +17,7 @@ pub(crate) struct FakeOwner {
     pub(crate) next_offset: AtomicU64,
     /// End of the log.
     pub(crate) log_end: AtomicU64,
-    /// Records that are applied whenever somebody looks at the state.
+    /// Records that are applied at each look at the state.
     pub(crate) applied_per_look: u64,
     /// Looks at the state.
     pub(crate) looks: AtomicU64,
@@ -62,5 +63,9 @@ impl PartitionOwner for FakeOwner {
 
     fn catalogue_needed(&self, _: &TenantId, _: RecordStore) -> u64 {
         self.catalogue.fetch_add(u64::from(self.leaves_at_each_look), Ordering::Relaxed)
+    }
+
+    fn tenant_series(&self) -> Vec<TenantSeries> {
+        Vec::new()
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Written {
     pub(super) refused: Refused,
     /// Offsets in the replicated log, if the samples went there.
     pub(super) offsets: LogOffsets,
+    /// A gateway has refused series that are new.
+    pub(super) is_full: bool,
 }
 
 impl Written {

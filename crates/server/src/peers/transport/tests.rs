@@ -108,8 +108,13 @@ impl NodeLookup for Ready {
     }
 
     fn reports(&self, addresses: &[String]) -> Vec<Result<NodeReport, String>> {
-        let partition = PartitionId(3);
-        let own = PartitionReport { partition, next_offset: Some(1), not_ready: None, progress: None };
+        let own = PartitionReport {
+            partition: PartitionId(3),
+            next_offset: Some(1),
+            not_ready: None,
+            progress: None,
+            series: Vec::new(),
+        };
         let report = NodeReport { topic: TopicId([1; 16]), partitions: vec![own] };
         addresses.iter().map(|_| Ok(report.clone())).collect()
     }
