@@ -235,7 +235,11 @@ fn shard_of(bytes: &mut ByteReader<'_>) -> Result<Shard, DecodeError> {
     })
 }
 
-fn range_of(bytes: &mut ByteReader<'_>) -> Result<TimeRange, DecodeError> {
+/// Reads a range.
+///
+/// # Errors
+/// [`DecodeError`].
+pub(crate) fn range_of(bytes: &mut ByteReader<'_>) -> Result<TimeRange, DecodeError> {
     let start = bytes.varint("start of a range")?;
     let offset = bytes.offset();
     let end = bytes.varint("end of a range")?;

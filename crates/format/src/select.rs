@@ -13,17 +13,19 @@ mod encode;
 mod failure;
 mod frame;
 mod parts;
+mod records;
 mod samples;
 
 pub use call::{decode_call, encode_call};
 pub use content::{
     AnswerCounts, AnswerForm, AnswerHeader, AnswerWarnings, CALL_BYTES_MAX, SELECT_VERSION, SelectCall,
-    SelectEncodeError, SelectError, SelectFailure, SelectLimits, SelectView,
+    SelectEncodeError, SelectError, SelectFailure, SelectLimits, SelectQuestion, SelectView,
 };
 pub use decode::{AnswerDecoder, AnswerItem, SeriesEntry, SeriesStart};
 pub use encode::AnswerEncoder;
 pub use frame::FRAME_BYTES_MAX;
 pub use parts::{Part, PartKind, Parts};
+pub use records::{RecordFrames, SeriesExemplars};
 pub use samples::is_sent_as_stored;
 
 #[cfg(test)]

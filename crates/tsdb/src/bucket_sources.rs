@@ -15,7 +15,10 @@ use chronolith_format::record::RecordStore;
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::databases::TenantCatalog;
 use chronolith_model::query::TenantSources;
-use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, TimeRange};
+use chronolith_model::{
+    Exemplar, Labels, Matcher, MetadataEntry, QueryError, Queryable, ReadContext, StoreId, TenantId,
+    TimeRange,
+};
 use tokio::runtime::Handle;
 
 use crate::bucket::databases::{RemoteDatabases, store_of};
@@ -127,8 +130,44 @@ impl BucketSources {
         store: &StoreId,
         ctx: &ReadContext,
     ) -> Result<Vec<TimeRange>, QueryError> {
-        let Some((_, blocks)) = self.blocks_of(tenant, catalog, store) else { return Ok(Vec::new()) };
-        Ok(blocks.blocks_in(TimeRange::ALL, ctx)?.iter().map(|block| block.range()).collect())
+        let Some((id, blocks)) = self.blocks_of(tenant, catalog, store) else { return Ok(Vec::new()) };
+        let blocks = blocks.blocks_in(TimeRange::ALL, ctx)?;
+        let mut ranges: Vec<TimeRange> = blocks.iter().map(|block| block.range()).collect();
+        if let Some(peers) = self.remote.peers() {
+            ranges.extend(peers.sample_ranges(tenant, id, ctx)?);
+        }
+        Ok(ranges)
+    }
+
+    /// Returns the metadata of one metric or all that other nodes have, as [`crate::TsdbReader::metadata`];
+    /// blocks have none.
+    ///
+    /// # Errors
+    /// As a query that no node may be missing from.
+    pub fn metadata(
+        &self,
+        tenant: &TenantId,
+        metric: Option<&str>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<MetadataEntry>, QueryError> {
+        let peers = self.remote.peers();
+        peers.map_or(Ok(Vec::new()), |peers| peers.metadata(tenant, metric, limit, ctx))
+    }
+
+    /// Returns the exemplars that other nodes have, as [`crate::TsdbReader::exemplars`]; blocks have none.
+    ///
+    /// # Errors
+    /// As a query that no node may be missing from.
+    pub fn exemplars(
+        &self,
+        tenant: &TenantId,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+        ctx: &ReadContext,
+    ) -> Result<Vec<(Labels, Vec<Exemplar>)>, QueryError> {
+        let peers = self.remote.peers();
+        peers.map_or(Ok(Vec::new()), |peers| peers.exemplars(tenant, selectors, range, ctx))
     }
 
     /// Blocks of a folder, expired ones included.

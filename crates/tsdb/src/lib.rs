@@ -52,7 +52,8 @@ pub use chronolith_bucket::{CacheSnapshot, FolderSummary};
 pub use chronolith_format::chunk::xor::EncodedChunk;
 pub use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 pub use chronolith_format::select::{
-    CALL_BYTES_MAX, SelectCall, SelectError, SelectLimits, SelectView, decode_call, encode_call,
+    CALL_BYTES_MAX, SelectCall, SelectError, SelectLimits, SelectQuestion, SelectView, decode_call,
+    encode_call,
 };
 pub use chronolith_format::store_name;
 pub use chronolith_head::{
@@ -74,7 +75,7 @@ pub use options::{
     CompactionOptions, FlushOptions, HeadMemory, HeadMemoryOptions, IdleOptions, OpenError, RetentionOptions,
     TextOptions, TsdbOptions, WalOptions,
 };
-pub use query::answer::{AnswerEnd, SendFrames, send_answer};
+pub use query::answer::{AnswerEnd, SendFrames, StoredRecords, send_answer, send_records};
 pub use query::fanout::{SourcePart, fanout};
 pub use query::peer::sources::{PeerList, PeerSources};
 pub use query::peer::transport::{PeerStream, PeerTransport};

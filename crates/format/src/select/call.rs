@@ -5,19 +5,27 @@
 
 use std::collections::BTreeMap;
 
-use chronolith_base::bytes::put_uvarint;
+use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::min_offsets::{MinOffsets, ReadConsistency};
 use chronolith_model::query::Read;
 
-use super::content::{CALL_BYTES_MAX, SELECT_VERSION, SelectCall, SelectError, SelectLimits, SelectView};
-use crate::lists::{put_text, read_text};
-use crate::read::{one_of, place_of, put_request, put_wanted, request_of, wanted_of};
+use super::content::{
+    CALL_BYTES_MAX, SELECT_VERSION, SelectCall, SelectError, SelectLimits, SelectQuestion, SelectView,
+};
+use crate::lists::{put_list, put_text, read_list, read_text};
+use crate::read::{
+    one_of, place_of, put_matcher, put_request, put_wanted, range_of, read_matchers, request_of, wanted_of,
+};
 use crate::record::{expect_end, invalid, put_store, read_store};
 
 const MAGIC: [u8; 4] = *b"CLSQ";
 const CHECKSUM_BYTES: usize = 4;
+const QUESTION_READ: u8 = 0;
+const QUESTION_METADATA: u8 = 1;
+const QUESTION_EXEMPLARS: u8 = 2;
+const QUESTION_RANGES: u8 = 3;
 const FLAG_STRONG: u8 = 1;
 const FLAG_OFFSETS: u8 = 1 << 1;
 
@@ -34,8 +42,7 @@ pub fn encode_call(call: &SelectCall) -> Vec<u8> {
         put_uvarint(&mut out, number);
     }
     put_consistency(&mut out, &call.consistency);
-    put_wanted(&mut out, &call.read.wanted);
-    put_request(&mut out, &call.read.request);
+    put_question(&mut out, &call.question);
     let sum = crc32c(&out);
     out.extend_from_slice(&sum.to_le_bytes());
     out
@@ -73,11 +80,59 @@ pub fn decode_call(bytes: &[u8]) -> Result<SelectCall, SelectError> {
     let limits = SelectLimits { series_max: number()?, samples_max: number()?, bytes_max: number()? };
     let catalogue = number()?;
     let consistency = read_consistency(&mut body)?;
-    let wanted = wanted_of(&mut body)?;
-    let request = request_of(&mut body)?;
+    let question = read_question(&mut body)?;
     expect_end(&body, "end of a select call")?;
-    let read = Read { request, wanted };
-    Ok(SelectCall { tenant, store, view, deadline_ms, limits, catalogue, consistency, read })
+    Ok(SelectCall { tenant, store, view, deadline_ms, limits, catalogue, consistency, question })
+}
+
+fn put_question(out: &mut Vec<u8>, question: &SelectQuestion) {
+    match question {
+        SelectQuestion::Read(read) => {
+            out.push(QUESTION_READ);
+            put_wanted(out, &read.wanted);
+            put_request(out, &read.request);
+        }
+        SelectQuestion::Metadata { metric, limit } => {
+            out.push(QUESTION_METADATA);
+            put_list(out, metric, |out, metric| put_text(out, metric));
+            put_uvarint(out, *limit);
+        }
+        SelectQuestion::Exemplars { selectors, range } => {
+            out.push(QUESTION_EXEMPLARS);
+            put_list(out, selectors, |out, matchers| put_list(out, matchers, put_matcher));
+            put_varint(out, range.start);
+            put_varint(out, range.end);
+        }
+        SelectQuestion::Ranges => out.push(QUESTION_RANGES),
+    }
+}
+
+fn read_question(body: &mut ByteReader<'_>) -> Result<SelectQuestion, SelectError> {
+    let what = "question of a select call";
+    let offset = body.offset();
+    Ok(match body.u8(what)? {
+        QUESTION_READ => {
+            let wanted = wanted_of(body)?;
+            SelectQuestion::Read(Read { request: request_of(body)?, wanted })
+        }
+        QUESTION_METADATA => {
+            let mut metrics = read_list(body, what, |body| read_text(body, what))?;
+            if metrics.len() > 1 {
+                return Err(invalid(what, offset, "one metric at most", metrics.len() as u64).into());
+            }
+            SelectQuestion::Metadata { metric: metrics.pop(), limit: body.uvarint(what)? }
+        }
+        QUESTION_EXEMPLARS => {
+            let count = body.length(what)?;
+            let mut selectors = Vec::new();
+            for _ in 0..count {
+                selectors.push(read_matchers(body)?);
+            }
+            SelectQuestion::Exemplars { selectors, range: range_of(body)? }
+        }
+        QUESTION_RANGES => SelectQuestion::Ranges,
+        other => return Err(invalid(what, offset, "0 to 3", other.into()).into()),
+    })
 }
 
 fn put_consistency(out: &mut Vec<u8>, consistency: &ReadConsistency) {

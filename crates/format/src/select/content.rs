@@ -3,9 +3,9 @@
 //! Not here: their bytes (`call`, `encode`, `decode`, `failure`).
 
 use chronolith_base::DecodeError;
-use chronolith_model::TenantId;
 use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::query::{Read, SelectionExceeded, Wanted};
+use chronolith_model::{Matcher, TenantId, TimeRange};
 
 use crate::read::ReadCodecError;
 use crate::record::RecordStore;
@@ -59,8 +59,31 @@ pub struct SelectCall {
     pub catalogue: u64,
     /// Records of the replicated log that the answer has to see.
     pub consistency: ReadConsistency,
-    /// Request and form of the answer.
-    pub read: Read,
+    /// Question that is answered.
+    pub question: SelectQuestion,
+}
+
+/// Question of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SelectQuestion {
+    /// Series, a list or an estimate, as a source of a query is asked for them.
+    Read(Read),
+    /// Metadata of metrics of the tenant.
+    Metadata {
+        /// Name of the metric; `None` = all.
+        metric: Option<String>,
+        /// Metrics at most; 0 = all.
+        limit: u64,
+    },
+    /// Exemplars of the tenant's series.
+    Exemplars {
+        /// A series has to match all matchers of one of them.
+        selectors: Vec<Vec<Matcher>>,
+        /// Times of the exemplars, in milliseconds.
+        range: TimeRange,
+    },
+    /// Ranges of time in which the store may have samples, in its unit.
+    Ranges,
 }
 
 /// Form of an answer.
@@ -72,16 +95,38 @@ pub enum AnswerForm {
     Estimate,
     /// Names or values of labels.
     List,
+    /// Metadata of metrics.
+    Metadata,
+    /// Exemplars by series.
+    Exemplars,
+    /// Ranges of time.
+    Ranges,
 }
 
 impl AnswerForm {
     /// All forms, in the order of their bytes.
-    pub const ALL: [AnswerForm; 3] = [AnswerForm::Series, AnswerForm::Estimate, AnswerForm::List];
+    pub const ALL: [AnswerForm; 6] = [
+        AnswerForm::Series,
+        AnswerForm::Estimate,
+        AnswerForm::List,
+        AnswerForm::Metadata,
+        AnswerForm::Exemplars,
+        AnswerForm::Ranges,
+    ];
 
-    /// Returns the form of an answer to `wanted`; `None` for visits and searches, in place of which a list is
-    /// wanted.
+    /// Returns the form of an answer to `question`; `None` for visits and searches, in place of which a list
+    /// is wanted.
     #[must_use]
-    pub fn of(wanted: &Wanted) -> Option<AnswerForm> {
+    pub fn of(question: &SelectQuestion) -> Option<AnswerForm> {
+        match question {
+            SelectQuestion::Read(read) => AnswerForm::of_read(&read.wanted),
+            SelectQuestion::Metadata { .. } => Some(AnswerForm::Metadata),
+            SelectQuestion::Exemplars { .. } => Some(AnswerForm::Exemplars),
+            SelectQuestion::Ranges => Some(AnswerForm::Ranges),
+        }
+    }
+
+    fn of_read(wanted: &Wanted) -> Option<AnswerForm> {
         match wanted {
             Wanted::Series => Some(AnswerForm::Series),
             Wanted::Estimate => Some(AnswerForm::Estimate),

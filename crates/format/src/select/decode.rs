@@ -7,21 +7,22 @@
 use std::ops::{Range, RangeInclusive};
 
 use chronolith_base::{ByteReader, DecodeError};
-use chronolith_model::Labels;
 use chronolith_model::labels::LabelsBuilder;
 use chronolith_model::query::{ColumnType, ReadEstimate};
+use chronolith_model::{Labels, MetadataEntry, TimeRange};
 
 use super::content::{
     AnswerCounts, AnswerForm, AnswerHeader, AnswerWarnings, SELECT_VERSION, SelectError, SelectFailure,
 };
 use super::dictionary::DictionaryReader;
-use super::encode::{FLAG_CONTINUES, FLAG_GOES_ON, ITEM_BYTES_MAX, MAGIC};
+use super::encode::{FLAG_CONTINUES, FLAG_GOES_ON, MAGIC};
 use super::failure::{read_failure, read_warnings};
 use super::frame::{
-    Frame, FrameReader, KIND_END, KIND_ESTIMATE, KIND_FAILURE, KIND_HEADER, KIND_LIST, KIND_SERIES,
-    KIND_TEXTS, KIND_WARNINGS,
+    Frame, FrameReader, ITEM_BYTES_MAX, KIND_END, KIND_ESTIMATE, KIND_EXEMPLARS, KIND_FAILURE, KIND_HEADER,
+    KIND_LIST, KIND_METADATA, KIND_RANGES, KIND_SERIES, KIND_TEXTS, KIND_WARNINGS,
 };
 use super::parts::Parts;
+use super::records::{SeriesExemplars, read_exemplars, read_metadata, read_ranges};
 use crate::lists::read_text;
 use crate::read::{COLUMN_TYPES, one_of};
 use crate::record::{expect_end, invalid};
@@ -30,7 +31,7 @@ const WHAT: &str = "frame of a select answer";
 const ENTRY: &str = "entry of a select answer";
 
 /// Content of a frame.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum AnswerItem {
     /// The header.
     Header(AnswerHeader),
@@ -40,6 +41,12 @@ pub enum AnswerItem {
     List(Vec<String>),
     /// An estimate; `None` if the source has none.
     Estimate(Option<ReadEstimate>),
+    /// A part of the metadata.
+    Metadata(Vec<MetadataEntry>),
+    /// A part of the exemplars.
+    Exemplars(Vec<SeriesExemplars>),
+    /// A part of the ranges.
+    Ranges(Vec<TimeRange>),
     /// Warnings.
     Warnings(AnswerWarnings),
     /// The failure that ends the answer.
@@ -171,6 +178,9 @@ impl AnswerDecoder {
             KIND_SERIES => AnswerItem::Series(payload),
             KIND_LIST => AnswerItem::List(read_entries(&payload).map_err(moved)?),
             KIND_ESTIMATE => AnswerItem::Estimate(read_estimate(&payload).map_err(moved)?),
+            KIND_METADATA => AnswerItem::Metadata(read_metadata(&payload).map_err(moved)?),
+            KIND_EXEMPLARS => AnswerItem::Exemplars(read_exemplars(&payload).map_err(moved)?),
+            KIND_RANGES => AnswerItem::Ranges(read_ranges(&payload).map_err(moved)?),
             KIND_WARNINGS => AnswerItem::Warnings(read_warnings(&payload).map_err(moved)?),
             KIND_FAILURE => {
                 self.state = State::Ended;
@@ -307,7 +317,7 @@ fn read_header(frame: &Frame) -> Result<AnswerHeader, SelectError> {
     if version != SELECT_VERSION {
         return Err(SelectError::Version { found: version });
     }
-    let form = one_of(&mut reader, "form of a select answer", "0 to 2", &AnswerForm::ALL, 0)?;
+    let form = one_of(&mut reader, "form of a select answer", "0 to 5", &AnswerForm::ALL, 0)?;
     let catalogue = reader.uvarint(what)?;
     expect_end(&reader, what)?;
     Ok(AnswerHeader { form, catalogue })

@@ -16,10 +16,11 @@ use super::content::{
 use super::dictionary::DictionaryWriter;
 use super::failure::{put_failure, put_warnings};
 use super::frame::{
-    KIND_END, KIND_ESTIMATE, KIND_FAILURE, KIND_HEADER, KIND_LIST, KIND_SERIES, KIND_TEXTS, KIND_WARNINGS,
-    put_frame,
+    FRAME_BYTES_FULL, KIND_END, KIND_ESTIMATE, KIND_FAILURE, KIND_HEADER, KIND_LIST, KIND_SERIES, KIND_TEXTS,
+    KIND_WARNINGS, check_len, put_frame,
 };
 use super::parts::{PartWriter, columns_len, texts_len};
+use super::records::RecordFrames;
 use crate::lists::put_text;
 use crate::read::{COLUMN_TYPES, place_of};
 
@@ -29,11 +30,6 @@ pub(super) const MAGIC: [u8; 4] = *b"CLSA";
 pub(super) const FLAG_CONTINUES: u8 = 1;
 /// Flag of an entry: the next frame of series begins with further samples of the series.
 pub(super) const FLAG_GOES_ON: u8 = 1 << 1;
-/// Bytes of the labels of a series, or of a text or chunk.
-pub(super) const ITEM_BYTES_MAX: usize = 16 << 20;
-
-/// Payload bytes from which a frame ends.
-const FRAME_BYTES_FULL: usize = 256 << 10;
 
 /// Encoder of an answer, whose finished frames are taken by [`AnswerEncoder::take`].
 #[derive(Debug)]
@@ -234,6 +230,11 @@ impl AnswerEncoder {
         }
     }
 
+    /// Appends the finished frames of records besides samples.
+    pub fn put_frames(&mut self, frames: &mut RecordFrames) {
+        self.out.append(&mut frames.take());
+    }
+
     /// Appends an estimate; `None` if the source has none.
     pub fn put_estimate(&mut self, estimate: Option<ReadEstimate>) {
         let mut payload = vec![u8::from(estimate.is_some())];
@@ -272,12 +273,5 @@ impl AnswerEncoder {
         put_failure(failure, &mut payload);
         put_frame(KIND_FAILURE, &payload, &mut self.out);
         self.out
-    }
-}
-
-fn check_len(what: &'static str, bytes: usize) -> Result<(), SelectEncodeError> {
-    match bytes {
-        0..=ITEM_BYTES_MAX => Ok(()),
-        _ => Err(SelectEncodeError::TooLong { what, bytes, max: ITEM_BYTES_MAX }),
     }
 }

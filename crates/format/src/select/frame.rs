@@ -7,10 +7,16 @@
 use chronolith_base::crc::Crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
+use super::content::SelectEncodeError;
 use crate::record::invalid;
 
 /// Bytes of the longest payload. Writers end a frame of series at some hundred kB.
 pub const FRAME_BYTES_MAX: usize = 32 << 20;
+
+/// Payload bytes from which writers end a frame.
+pub(super) const FRAME_BYTES_FULL: usize = 256 << 10;
+/// Bytes of the labels of a series, or of a text or chunk.
+pub(super) const ITEM_BYTES_MAX: usize = 16 << 20;
 
 /// Kind: header, the first frame.
 pub(super) const KIND_HEADER: u8 = 0;
@@ -28,6 +34,12 @@ pub(super) const KIND_WARNINGS: u8 = 5;
 pub(super) const KIND_FAILURE: u8 = 6;
 /// Kind: counts, which end the answer.
 pub(super) const KIND_END: u8 = 7;
+/// Kind: a part of the metadata.
+pub(super) const KIND_METADATA: u8 = 8;
+/// Kind: a part of the exemplars.
+pub(super) const KIND_EXEMPLARS: u8 = 9;
+/// Kind: a part of the ranges of time.
+pub(super) const KIND_RANGES: u8 = 10;
 
 /// Kind, length and checksum.
 const HEAD_BYTES: usize = 1 + 4 + 4;
@@ -51,6 +63,17 @@ pub(super) fn put_frame(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     out.extend_from_slice(&checksum(kind, payload).to_le_bytes());
     out.extend_from_slice(payload);
+}
+
+/// Checks the length of an item.
+///
+/// # Errors
+/// [`SelectEncodeError::TooLong`].
+pub(super) fn check_len(what: &'static str, bytes: usize) -> Result<(), SelectEncodeError> {
+    match bytes {
+        0..=ITEM_BYTES_MAX => Ok(()),
+        _ => Err(SelectEncodeError::TooLong { what, bytes, max: ITEM_BYTES_MAX }),
+    }
 }
 
 /// A frame with a right checksum.

@@ -10,7 +10,10 @@ use chronolith_model::query::{
     ColumnType, Read, ReadEstimate, SelectRequest, SelectionExceeded, Selector, StoredChunk,
 };
 use chronolith_model::sample::STALE_NAN;
-use chronolith_model::{Columns, Histogram, IntHistogram, Labels, MatchOp, Matcher, TenantId, TimeRange};
+use chronolith_model::{
+    Columns, Exemplar, Histogram, IntHistogram, Labels, MatchOp, Matcher, MetadataEntry, MetricKind,
+    TenantId, TimeRange,
+};
 
 use super::*;
 use crate::chunk::kinds;
@@ -39,6 +42,9 @@ struct Answer {
     series: Vec<Series>,
     list: Vec<String>,
     estimates: Vec<Option<ReadEstimate>>,
+    metadata: Vec<MetadataEntry>,
+    exemplars: Vec<SeriesExemplars>,
+    ranges: Vec<TimeRange>,
     warnings: Vec<AnswerWarnings>,
     failure: Option<SelectFailure>,
     end: Option<AnswerCounts>,
@@ -92,6 +98,9 @@ fn decode_in_pieces(bytes: &[u8], piece_bytes: usize) -> Result<Answer, SelectEr
                 }
                 AnswerItem::List(list) => answer.list.extend(list),
                 AnswerItem::Estimate(estimate) => answer.estimates.push(estimate),
+                AnswerItem::Metadata(entries) => answer.metadata.extend(entries),
+                AnswerItem::Exemplars(exemplars) => answer.exemplars.extend(exemplars),
+                AnswerItem::Ranges(ranges) => answer.ranges.extend(ranges),
                 AnswerItem::Warnings(warnings) => answer.warnings.push(warnings),
                 AnswerItem::Failed(failure) => answer.failure = Some(failure),
                 AnswerItem::End(counts) => answer.end = Some(counts),
@@ -163,7 +172,7 @@ fn call() -> SelectCall {
                 "2W6PfBtaSjybDw7__gABAg:0:5,2W6PfBtaSjybDw7__gABAg:300:70000".parse().expect("offsets"),
             ),
         },
-        read: Read::series(SelectRequest::newest(&selector)),
+        question: SelectQuestion::Read(Read::series(SelectRequest::newest(&selector))),
     }
 }
 
@@ -361,6 +370,60 @@ fn lists_estimates_and_warnings_arrive() {
         encoder.put_estimate(estimate);
         assert_eq!(decode(&encoder.finish()).expect("an answer").estimates, [estimate]);
     }
+}
+
+/// Questions other than reads of series.
+fn questions() -> Vec<SelectQuestion> {
+    let matcher = Matcher::new("i", MatchOp::Regex, "b+").expect("compiles");
+    vec![
+        SelectQuestion::Metadata { metric: None, limit: 0 },
+        SelectQuestion::Metadata { metric: Some("up".to_owned()), limit: 300 },
+        SelectQuestion::Exemplars {
+            selectors: vec![vec![Matcher::equal("job", "a"), matcher], Vec::new()],
+            range: TimeRange { start: -5, end: 70_000 },
+        },
+        SelectQuestion::Ranges,
+    ]
+}
+
+#[test]
+fn questions_are_decoded_as_they_were_encoded() {
+    for question in questions() {
+        let call = SelectCall { question, ..call() };
+        assert_eq!(decode_call(&encode_call(&call)), Ok(call));
+    }
+}
+
+fn metadata(metric: &str, kind: MetricKind) -> MetadataEntry {
+    let text = |text: &str| text.to_owned();
+    MetadataEntry { metric: text(metric), kind, help: text("a help"), unit: text("s") }
+}
+
+#[test]
+fn metadata_exemplars_and_ranges_arrive() {
+    let entries: Vec<MetadataEntry> =
+        (0..20_000).map(|at| metadata(&format!("m{at}"), MetricKind::from_remote_write(at % 8))).collect();
+    let mut frames = RecordFrames::default();
+    frames.put_metadata(&entries).expect("short");
+    let answer_of = |form: AnswerForm, frames: &mut RecordFrames| {
+        let mut encoder = AnswerEncoder::new(header(form));
+        encoder.put_frames(frames);
+        encoder.finish()
+    };
+    let bytes = answer_of(AnswerForm::Metadata, &mut frames);
+    assert!(decode_in_pieces(&bytes, 100_000).expect("an answer").metadata == entries);
+    let exemplar = |at: i64| Exemplar { labels: labels(at as usize), value: -0.0, time_ms: at - 5 };
+    let many: Vec<Exemplar> = (0..600).map(exemplar).collect();
+    frames.put_exemplars(&labels(1), &many).expect("short");
+    frames.put_exemplars(&Labels::empty(), &many[..1]).expect("short");
+    frames.end_exemplars();
+    let found = decode(&answer_of(AnswerForm::Exemplars, &mut frames)).expect("an answer").exemplars;
+    let lens: Vec<(bool, usize)> = found.iter().map(|(of, all)| (*of == labels(1), all.len())).collect();
+    assert_eq!(lens, [(true, 256), (true, 256), (true, 88), (false, 1)]);
+    assert!(found.into_iter().take(3).flat_map(|(_, all)| all).eq(many));
+    let ranges = [TimeRange::new(-7, 3), TimeRange::new(i64::MIN, i64::MAX)];
+    frames.put_ranges(&ranges);
+    assert_eq!(decode(&answer_of(AnswerForm::Ranges, &mut frames)).expect("an answer").ranges, ranges);
 }
 
 pub(super) fn failures() -> Vec<SelectFailure> {

@@ -116,7 +116,7 @@ pub(super) async fn exemplars(
         if selectors.is_empty() {
             return Ok(None);
         }
-        let found = records::exemplars(&web.service, &call.identity, &selectors, range);
+        let found = records::exemplars(&web.service, &call.identity, &selectors, range, ctx)?;
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');
         for (idx, (labels, exemplars)) in found.iter().enumerate() {

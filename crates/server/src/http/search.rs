@@ -267,7 +267,11 @@ impl Lines<'_> {
     /// Appends the newest metadata of a metric, or of the family that its series belong to.
     fn put_metadata(&self, out: &mut Vec<u8>, metric: &str) {
         let service = &self.web.service;
-        let stored = |metric: &str| records::metadata(service, &self.call.identity, Some(metric), 1);
+        // Metadata is optional here: an owner that fails leaves it out.
+        let stored = |metric: &str| {
+            let found = records::metadata(service, &self.call.identity, Some(metric), 1, self.ctx);
+            found.unwrap_or_default()
+        };
         let Some(entry) = family::metadata_of(metric, stored) else { return };
         for (key, text) in [("type", entry.kind.as_str()), ("help", &entry.help), ("unit", &entry.unit)] {
             if !text.is_empty() {

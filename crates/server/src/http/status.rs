@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
 use chronolith_base::utc::rfc3339_seconds;
+use chronolith_model::TimeRange;
 use serde_json::{Value, json};
 
 use super::call;
@@ -25,6 +26,8 @@ use crate::web::Web;
 const API_VERSION: &str = "3.16.0";
 /// Entries of each list of `status/tsdb`, as in Prometheus.
 const CARDINALITY_LIMIT: usize = 10;
+/// Time before now: a query node counts series with samples in it, since it has no head.
+const HEAD_MS: i64 = 2 * 3_600_000;
 
 /// Tenants of `status/memory`, those with most first.
 const MEMORY_TENANTS: usize = 10;
@@ -123,9 +126,14 @@ pub(super) async fn tsdb(State(web): State<Arc<Web>>, request: Request) -> Resul
     let call = call::open(&web, request).await?;
     let limit = cardinality_limit(&call.params)?;
     let mut selectors = series::all_selectors(&call.params)?;
-    let range = series::time_range(&call.params)?;
-    let is_selected =
+    let mut range = series::time_range(&call.params)?;
+    let has_parameters =
         ["match[]", "start", "end"].iter().any(|name| call.params.all(name).any(|text| !text.is_empty()));
+    // A query node has no head: its owners have the series with samples of the last two hours.
+    let is_selected = has_parameters || web.query_node().is_some();
+    if is_selected && !has_parameters {
+        range = TimeRange::new(web.service.env.clock.now_ms().saturating_sub(HEAD_MS), i64::MAX);
+    }
     if selectors.is_empty() {
         selectors.push(Vec::new());
     }

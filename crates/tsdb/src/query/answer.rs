@@ -7,15 +7,15 @@
 
 use chronolith_base::Reservation;
 use chronolith_format::select::{
-    AnswerEncoder, AnswerForm, AnswerHeader, AnswerWarnings, SelectCall, SelectEncodeError, SelectLimits,
-    is_sent_as_stored,
+    AnswerEncoder, AnswerForm, AnswerHeader, AnswerWarnings, RecordFrames, SelectCall, SelectEncodeError,
+    SelectLimits, SelectQuestion, SeriesExemplars, is_sent_as_stored,
 };
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::query::{
     ColumnType, Opened, Read, SampleNeed, SamplesPart, SelectRequest, SelectionExceeded, TypedColumns,
     TypedValues,
 };
-use chronolith_model::{Columns, QueryError, Queryable, ReadContext, SeriesRead, TimeRange};
+use chronolith_model::{Columns, MetadataEntry, QueryError, Queryable, ReadContext, SeriesRead, TimeRange};
 
 use super::peer_failure::failure_of;
 
@@ -34,9 +34,20 @@ pub enum AnswerEnd {
     Failed(QueryError),
 }
 
-/// Sends the answer of `source` to `call`. `catalogue` is the number of the catalogue of blocks that the
-/// source reads; 0 = none. Cost: chunks of Prometheus's encodings and dense ones with their own times travel
-/// without being decoded.
+/// Records of a store besides samples.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StoredRecords {
+    /// Metadata, sorted by metric.
+    Metadata(Vec<MetadataEntry>),
+    /// Exemplars by series, times ascending.
+    Exemplars(Vec<SeriesExemplars>),
+    /// Ranges of time with samples.
+    Ranges(Vec<TimeRange>),
+}
+
+/// Sends the answer of `source` to a call for series, a list or an estimate. `catalogue` is the number of the
+/// catalogue of blocks that the source reads; 0 = none. Cost: chunks of Prometheus's encodings and dense ones
+/// with their own times travel without being decoded.
 ///
 /// # Errors
 /// The error of `send`; all others end the answer.
@@ -47,7 +58,38 @@ pub fn send_answer(
     ctx: &ReadContext,
     send: &mut SendFrames<'_>,
 ) -> Result<AnswerEnd, QueryError> {
-    let form = AnswerForm::of(&call.read.wanted);
+    let form = AnswerForm::of(&call.question);
+    send_with(call, catalogue, ctx, send, |writer| match (&call.question, form) {
+        (SelectQuestion::Read(read), Some(AnswerForm::Series)) => writer.write_series(source, &read.request),
+        (SelectQuestion::Read(read), Some(_)) => writer.write_other(source, read),
+        _ => Err(QueryError::Unavailable {
+            what: "a node answers with series, lists and estimates, not with visits".to_owned(),
+        }),
+    })
+}
+
+/// As [`send_answer`] for a call for other records, which `records` reads.
+///
+/// # Errors
+/// As [`send_answer`].
+pub fn send_records(
+    records: impl FnOnce() -> Result<StoredRecords, QueryError>,
+    call: &SelectCall,
+    ctx: &ReadContext,
+    send: &mut SendFrames<'_>,
+) -> Result<AnswerEnd, QueryError> {
+    send_with(call, 0, ctx, send, |writer| writer.write_records(&records()?))
+}
+
+/// Sends an answer whose content `write` writes.
+fn send_with(
+    call: &SelectCall,
+    catalogue: u64,
+    ctx: &ReadContext,
+    send: &mut SendFrames<'_>,
+    write: impl FnOnce(&mut AnswerWriter<'_>) -> Result<(), QueryError>,
+) -> Result<AnswerEnd, QueryError> {
+    let form = AnswerForm::of(&call.question);
     let header = AnswerHeader { form: form.unwrap_or(AnswerForm::List), catalogue };
     let encoder = AnswerEncoder::new(header);
     let memory = match ctx.budget.reserve(encoder.heap_bytes() as u64) {
@@ -61,13 +103,7 @@ pub fn send_answer(
     let limits = call.limits;
     let output = Output { send, bytes: 0, bytes_max: limits.bytes_max, failure: None };
     let mut writer = AnswerWriter { encoder, limits, ctx, output, columns: Columns::default(), memory };
-    let written = match form {
-        Some(AnswerForm::Series) => writer.write_series(source, &call.read.request),
-        Some(AnswerForm::Estimate | AnswerForm::List) => writer.write_other(source, &call.read),
-        None => Err(QueryError::Unavailable {
-            what: "a node answers with series, lists and estimates, not with visits".to_owned(),
-        }),
-    };
+    let written = write(&mut writer);
     writer.end(written)
 }
 
@@ -242,6 +278,29 @@ impl AnswerWriter<'_> {
                 self.encoder.put_list(&list).map_err(encode_error)?;
             }
         }
+        Ok(())
+    }
+
+    fn write_records(&mut self, records: &StoredRecords) -> Result<(), QueryError> {
+        let mut frames = RecordFrames::default();
+        match records {
+            StoredRecords::Metadata(entries) => {
+                let bytes: usize = entries.iter().map(|entry| entry.metric.len() + entry.help.len()).sum();
+                self.reserve(bytes as u64)?;
+                frames.put_metadata(entries).map_err(encode_error)?;
+            }
+            StoredRecords::Exemplars(all) => {
+                for (labels, exemplars) in all {
+                    self.ctx.check()?;
+                    frames.put_exemplars(labels, exemplars).map_err(encode_error)?;
+                    self.encoder.put_frames(&mut frames);
+                    self.output.flush(&mut self.encoder)?;
+                }
+                frames.end_exemplars();
+            }
+            StoredRecords::Ranges(ranges) => frames.put_ranges(ranges),
+        }
+        self.encoder.put_frames(&mut frames);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 
 mod batches;
 mod receiver;
+mod records;
 mod samples;
 pub(crate) mod sources;
 pub(crate) mod stale;
@@ -15,7 +16,9 @@ pub(crate) mod transport;
 use std::sync::Arc;
 
 use chronolith_format::record::RecordStore;
-use chronolith_format::select::{AnswerForm, AnswerItem, SelectCall, SelectLimits, SelectView, encode_call};
+use chronolith_format::select::{
+    AnswerForm, AnswerItem, SelectCall, SelectLimits, SelectQuestion, SelectView, encode_call,
+};
 use chronolith_model::query::{Opened, PendingList, Read, SelectRequest, Source, Wanted, visit_listed};
 use chronolith_model::{QueryError, ReadContext, TenantId};
 
@@ -81,17 +84,22 @@ impl PeerSource {
         PeerSource { stale, ..self }
     }
 
-    /// Sends a call.
+    /// Sends a call for series, a list or an estimate.
     fn ask(
         &self,
         request: SelectRequest,
         wanted: Wanted,
         ctx: &ReadContext,
     ) -> Result<AnswerReceiver, QueryError> {
-        ctx.begin_wait()?;
-        let form = AnswerForm::of(&wanted).expect("visits and searches are asked as lists");
         // Windows of roll-ups do not travel; the reader makes them of samples.
         let request = SelectRequest { rollups: Vec::new(), ..request };
+        self.send(SelectQuestion::Read(Read { request, wanted }), ctx)
+    }
+
+    /// Sends a call.
+    fn send(&self, question: SelectQuestion, ctx: &ReadContext) -> Result<AnswerReceiver, QueryError> {
+        ctx.begin_wait()?;
+        let form = AnswerForm::of(&question).expect("visits and searches are asked as lists");
         let call = SelectCall {
             tenant: self.tenant.clone(),
             store: self.store.store,
@@ -100,7 +108,7 @@ impl PeerSource {
             limits: self.limits,
             catalogue: self.catalogue,
             consistency: ctx.consistency().map(|consistency| (**consistency).clone()).unwrap_or_default(),
-            read: Read { request, wanted },
+            question,
         };
         let stream = self.transport.send(encode_call(&call), ctx);
         Ok(AnswerReceiver::new(self.transport.node(), stream, form, ctx)?

@@ -54,6 +54,11 @@ impl RemoteSources {
         RemoteSources { recent: Some(recent), ..self }
     }
 
+    /// Nodes that have samples which are in no block yet.
+    pub(crate) fn peers(&self) -> Option<&Arc<PeerSources>> {
+        self.recent.as_ref()
+    }
+
     /// Returns true if other nodes have samples that are in no block.
     pub(crate) fn has_peers(&self) -> bool {
         self.recent.is_some()

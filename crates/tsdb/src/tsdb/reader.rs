@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chronolith_format::record::RecordStore;
-use chronolith_format::select::{SelectCall, SelectView};
+use chronolith_format::select::{SelectCall, SelectQuestion, SelectView};
 use chronolith_model::query::NoSeries;
 use chronolith_model::{
     Exemplar, Labels, Matcher, MetadataEntry, QueryError, Queryable, ReadContext, Selector, StoreId,
@@ -14,6 +14,7 @@ use chronolith_model::{
 
 use crate::exemplars::ExemplarStorage;
 use crate::query::TenantQueryable;
+use crate::query::answer::StoredRecords;
 use crate::query::measurements::as_measurements;
 use crate::query::metrics::as_metrics;
 use crate::query::typed::TypedQueryable;
@@ -52,17 +53,7 @@ impl TsdbReader<'_> {
     /// Views of one store have no blocks of the bucket, which the caller reads itself.
     #[must_use]
     pub fn source_of(&self, call: &SelectCall) -> Arc<dyn Queryable> {
-        let store = match call.store {
-            RecordStore::Default => Some(StoreId::from(&call.tenant)),
-            RecordStore::Database(id) | RecordStore::Graphite(id) => {
-                let catalog = self.storage.databases().catalog();
-                let mut policies = catalog.policies().filter(|(owner, _)| **owner == call.tenant);
-                policies
-                    .find(|(_, policy)| policy.bucket_id == Some(id))
-                    .map(|(_, policy)| policy.store.clone())
-            }
-        };
-        let Some(store) = store else { return Arc::new(NoSeries) };
+        let Some(store) = self.store_of(call) else { return Arc::new(NoSeries) };
         match call.view {
             SelectView::Tenant => self.queryable(&call.tenant),
             SelectView::Store => Arc::new(TenantQueryable::without_bucket(self.storage, &store)),
@@ -71,6 +62,40 @@ impl TsdbReader<'_> {
                 Arc::new(TypedQueryable::new(source))
             }
         }
+    }
+
+    /// Store of a call; `None` if this node has not.
+    fn store_of(&self, call: &SelectCall) -> Option<StoreId> {
+        match call.store {
+            RecordStore::Default => Some(StoreId::from(&call.tenant)),
+            RecordStore::Database(id) | RecordStore::Graphite(id) => {
+                let catalog = self.storage.databases().catalog();
+                let mut policies = catalog.policies().filter(|(owner, _)| **owner == call.tenant);
+                let found = policies.find(|(_, policy)| policy.bucket_id == Some(id));
+                found.map(|(_, policy)| policy.store.clone())
+            }
+        }
+    }
+
+    /// Returns the records that a call of another node asks for; none if it asks for series.
+    ///
+    /// # Errors
+    /// As [`TsdbReader::sample_ranges`].
+    pub fn records_of(&self, call: &SelectCall, ctx: &ReadContext) -> Result<StoredRecords, QueryError> {
+        Ok(match &call.question {
+            SelectQuestion::Read(_) => StoredRecords::Ranges(Vec::new()),
+            SelectQuestion::Metadata { metric, limit } => {
+                let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
+                StoredRecords::Metadata(self.metadata(&call.tenant, metric.as_deref(), limit))
+            }
+            SelectQuestion::Exemplars { selectors, range } => {
+                StoredRecords::Exemplars(self.exemplars(&call.tenant, selectors, *range))
+            }
+            SelectQuestion::Ranges => {
+                let ranges = self.store_of(call).map(|store| self.sample_ranges(&store, ctx));
+                StoredRecords::Ranges(ranges.transpose()?.unwrap_or_default())
+            }
+        })
     }
 
     /// Returns the series of `tenant`'s default store as fields named `value` of measurements named as the

@@ -56,7 +56,7 @@ proptest::proptest! {
 
     #[test]
     fn random_payloads_end_without_panic(
-        kind in 0_u8..9,
+        kind in 0_u8..12,
         payload in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         let mut bytes = AnswerEncoder::new(header(AnswerForm::Series)).take();

@@ -12,7 +12,10 @@ use axum::http::Response;
 use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::{QueryError, TenantId};
 use chronolith_service::access::Identity;
-use chronolith_tsdb::{AnswerEnd, CALL_BYTES_MAX, SelectCall, SelectError, decode_call, send_answer};
+use chronolith_tsdb::{
+    AnswerEnd, CALL_BYTES_MAX, SelectCall, SelectError, SelectQuestion, decode_call, send_answer,
+    send_records,
+};
 
 use crate::http::body;
 use crate::http::dispatch::{self, Admitted};
@@ -51,16 +54,18 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let timeout_ms = if call.deadline_ms == 0 { longest_ms } else { call.deadline_ms.min(longest_ms) };
     wait_for_records(web, &call.consistency, started_ns, timeout_ms).await?;
     check_catalogue(web, &call)?;
-    let source = web.service.lifecycle.readable_store()?.reader().source_of(&call);
+    let store = web.service.lifecycle.readable_store()?.clone();
     let waited_ms = web.service.env.clock.mono_ns().saturating_sub(started_ns) / 1_000_000;
     let timeout_ms = timeout_ms.saturating_sub(waited_ms);
     let identity = Identity::internal(&call.tenant);
     let admitted = web.service.admit(&web.service.admission.streams.select, &identity, timeout_ms).await?;
     let print = move |web: &Web, admitted: Admitted, parts: &Parts| {
         // A source that this node cannot read is named in the answer, while there is time to send it.
-        let ctx = match call.read.request.allows_partial {
-            true => admitted.ctx().with_partial_response(),
-            false => admitted.ctx().clone(),
+        let ctx = match &call.question {
+            SelectQuestion::Read(read) if read.request.allows_partial => {
+                admitted.ctx().with_partial_response()
+            }
+            _ => admitted.ctx().clone(),
         };
         let mut not_sent = None;
         // The last frames wait for the check after them.
@@ -72,7 +77,14 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
             }),
             None => Ok(()),
         };
-        let ended = send_answer(&*source, &call, 0, &ctx, &mut send);
+        let ended = match &call.question {
+            SelectQuestion::Read(_) => {
+                send_answer(&*store.reader().source_of(&call), &call, 0, &ctx, &mut send)
+            }
+            SelectQuestion::Metadata { .. } | SelectQuestion::Exemplars { .. } | SelectQuestion::Ranges => {
+                send_records(|| store.reader().records_of(&call, &ctx), &call, &ctx, &mut send)
+            }
+        };
         let metrics = web.metrics.select();
         metrics.observe_ns(web.service.env.clock.mono_ns().saturating_sub(started_ns));
         match ended {
@@ -140,7 +152,9 @@ async fn read_call(web: &Arc<Web>, request: Request) -> Result<SelectCall, ApiEr
 
 /// Refuses a caller that reads blocks of a catalogue without windows that have left the store.
 fn check_catalogue(web: &Web, call: &SelectCall) -> Result<(), ApiError> {
-    let Some(owner) = web.service.lifecycle.roles.owner() else { return Ok(()) };
+    // Other records do not leave for blocks.
+    let is_read = matches!(call.question, SelectQuestion::Read(_));
+    let Some(owner) = web.service.lifecycle.roles.owner().filter(|_| is_read) else { return Ok(()) };
     let needed = owner.catalogue_needed(&call.tenant, call.store);
     if call.catalogue >= needed {
         return Ok(());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use chronolith_base::{Clock as _, Env, SystemClock};
 use chronolith_cluster::partition_maps::PartitionMaps;
 use chronolith_ingest::remote_write::encode::RequestEncoder;
+use chronolith_model::{Exemplar, Labels, MetadataEntry, MetricKind};
 use chronolith_tsdb::{BucketOptions, BucketSources};
 use tokio::runtime::Runtime;
 
@@ -70,9 +71,25 @@ impl Cluster {
             let id = series.to_string();
             let job = format!("job-{}", series % 3);
             let labels = [("__name__", "requests_total"), ("id", id.as_str()), ("job", job.as_str())];
+            let exemplar = Exemplar {
+                labels: Labels::from_pairs([("trace_id", id.as_str())]),
+                value: series as f64,
+                time_ms: self.now_ms - STEP_MS,
+            };
             for idx in [series % 2, 2] {
-                requests[idx].push_series(labels, &samples);
+                requests[idx].push_series_with_exemplars(labels, &samples, std::slice::from_ref(&exemplar));
             }
+        }
+        for metric in 0..20 {
+            let entry = MetadataEntry {
+                metric: format!("metric_{metric:02}"),
+                kind: MetricKind::Counter,
+                help: format!("the help of {metric}"),
+                unit: "s".to_owned(),
+            };
+            // Both owners have some of them.
+            let of_owners: &[usize] = if metric % 3 == 0 { &[0, 1, 2] } else { &[metric % 2, 2] };
+            of_owners.iter().for_each(|idx| requests[*idx].push_metadata(&entry));
         }
         for (server, request) in [self.owner(0), self.owner(1), &self.single].into_iter().zip(requests) {
             let head = "POST /api/v1/write HTTP/1.1\r\nContent-Encoding: snappy\r\nContent-Type: application/x-protobuf\r\n";
@@ -108,6 +125,19 @@ impl Cluster {
         paths
     }
 
+    /// Paths of records besides samples, of which no part may be missing.
+    fn records(&self) -> Vec<String> {
+        let end_s = self.now_ms / 1000;
+        let exemplars = "/api/v1/query_exemplars?query=requests_total%7Bjob=~%22job-[01]%22%7D";
+        vec![
+            "/api/v1/metadata".to_owned(),
+            "/api/v1/metadata?limit=7".to_owned(),
+            "/api/v1/metadata?metric=metric_03".to_owned(),
+            format!("{exemplars}&start={}&end={end_s}", end_s - 1500),
+            format!("{exemplars}&start={}&end={}", end_s - 1500, end_s - 600),
+        ]
+    }
+
     /// Waits until the query node answers as the server does.
     fn wait_for_answers(&self) {
         let clock = SystemClock::new();
@@ -120,8 +150,8 @@ impl Cluster {
         }
     }
 
-    fn check_answers(&self) {
-        for path in self.reads() {
+    fn check_answers(&self, paths: Vec<String>) {
+        for path in paths {
             let want = get(self.single.address(), &path);
             assert_eq!(want.0, 200, "{path}: {}", want.1);
             assert_eq!(get(self.query.address(), &path), want, "{path}");
@@ -144,10 +174,14 @@ fn a_query_node_answers_as_one_server_with_all_samples() {
     let mut cluster = Cluster::start(dir.path());
     cluster.write();
     cluster.wait_for_answers();
-    cluster.check_answers();
+    cluster.check_answers(cluster.reads());
+    cluster.check_answers(cluster.records());
     assert_eq!(get(cluster.query.address(), "/-/ready").0, 200);
     let (status, text) = ask(cluster.query.address(), "POST /api/v1/write HTTP/1.1\r\n", b"x");
     assert_eq!(status, 405, "{text}");
+    // A query node has no head, and counts the series of its owners.
+    let stats = get(cluster.query.address(), "/api/v1/status/tsdb").1;
+    assert!(stats.contains(&format!("\"numSeries\":{SERIES}")), "{stats}");
     let metrics = get(cluster.query.address(), "/metrics").1;
     for line in ["chronolith_owners{state=\"reporting\"} 2", "chronolith_owner_partitions 2"] {
         assert!(metrics.contains(line), "{line}");
@@ -165,8 +199,15 @@ fn a_query_node_answers_as_one_server_with_all_samples() {
         assert!(text.contains("\"warnings\":[") && text.contains("partition 1"), "{path}: {text}");
     }
 
+    for path in cluster.records() {
+        let (status, text) = get(cluster.query.address(), &path);
+        assert_eq!(status, 503, "{path}: {text}");
+        assert!(text.contains("partition 1"), "{path}: {text}");
+    }
+
     // The owner comes back with its directory, on its address.
     cluster.owners[1] = Some(start_owner(&cluster.dir, 1, &address.to_string()));
     cluster.wait_for_answers();
-    cluster.check_answers();
+    // Exemplars are in memory alone.
+    cluster.check_answers(cluster.reads());
 }

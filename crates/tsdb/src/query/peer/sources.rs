@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use chronolith_format::select::SelectLimits;
+use chronolith_format::select::{AnswerItem, SelectLimits, SelectQuestion};
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
 use chronolith_model::query::TenantSources;
-use chronolith_model::{QueryError, Queryable, TenantId};
+use chronolith_model::{QueryError, Queryable, ReadContext, TenantId};
 
 use super::stale::StaleCalls;
 use super::transport::PeerTransport;
@@ -76,6 +76,33 @@ impl PeerSources {
             };
             Ok(parts_as_one(peers.into_iter().map(part).collect(), !read.request.allows_partial))
         }))
+    }
+}
+
+impl PeerSources {
+    /// Asks all nodes for records, and passes the parts of their answers to `take`, node after node. Waits.
+    ///
+    /// # Errors
+    /// As a query that no node may be missing from.
+    pub(crate) fn ask_records(
+        &self,
+        tenant: &TenantId,
+        store: PeerStore,
+        question: &SelectQuestion,
+        ctx: &ReadContext,
+        mut take: impl FnMut(AnswerItem),
+    ) -> Result<(), QueryError> {
+        let mut answers = Vec::new();
+        for peer in self.list.peers()? {
+            let source = PeerSource::new(peer, tenant).with_store(store).with_limits(self.limits);
+            answers.push(source.send(question.clone(), ctx)?);
+        }
+        for mut answer in answers {
+            while let Some(item) = answer.next_item()? {
+                take(item);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -304,7 +304,10 @@ fn an_answer_ends_with_its_sink() {
         limits,
         catalogue: 0,
         consistency: ReadConsistency::default(),
-        read: Read::of(&Selector { matchers: &[], range: TimeRange::ALL }, Wanted::Series),
+        question: SelectQuestion::Read(Read::of(
+            &Selector { matchers: &[], range: TimeRange::ALL },
+            Wanted::Series,
+        )),
     };
     let store = Store { series_count: 20_000, ..STORE };
     let mut count = 0;
