@@ -13,6 +13,7 @@ mod token;
 mod transport;
 
 pub use ask_owners::ask_owners;
+pub(crate) use client::NodeClient;
 pub(crate) use counters::PEER_CALLS;
 pub(crate) use gateway_owners::GatewayOwners;
 pub(crate) use lookup::ReportJson;

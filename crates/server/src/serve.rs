@@ -435,10 +435,8 @@ pub(crate) fn open_query_node(
 ) -> Result<Option<Arc<QueryNode>>, String> {
     let options = &web.options.nodes;
     let Some(owners) = options.owners.as_ref().filter(|_| web.is_query_node()) else { return Ok(None) };
-    let token =
-        web.node_token().ok_or("owners: expected cluster.node-token-file, with which owners are asked")?;
-    let node = QueryNode::new(owners, options, token, sources.bucket(), &web.service.env, handle)?;
-    let node = Arc::new(node);
+    let client = web.open_node_client()?;
+    let node = Arc::new(QueryNode::new(owners, client, sources.bucket(), &web.service.env, handle));
     web.set_query_node(node.clone());
     Ok(Some(node))
 }

@@ -6,6 +6,7 @@ mod carbon_tls;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use axum::http::HeaderValue;
 use chronolith_base::Env;
 use chronolith_cluster::options::Role;
 use chronolith_service::Service;
@@ -20,7 +21,7 @@ use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::notifier::Notifier;
 use crate::options::{Reload, ServerOptions, ShownSetting};
-use crate::peers::{NodeToken, QueryNode};
+use crate::peers::{NodeClient, NodeToken, QueryNode};
 use crate::web_config::{InUse, UsedBy, WebConfigFile};
 
 /// State that handlers, background threads and metrics share.
@@ -33,8 +34,10 @@ pub(crate) struct Web {
     notifier: Notifier,
     web_config: Option<WebConfigFile>,
     carbon_tls: Option<CarbonTls>,
-    /// Empty without `--cluster.node-token-file`.
-    node_token: OnceLock<NodeToken>,
+    /// `None` without `--cluster.node-token-file`.
+    node_token: RwLock<Option<NodeToken>>,
+    /// Client of other nodes; empty on a server that calls none.
+    node_client: OnceLock<Arc<NodeClient>>,
     /// Empty on a server that asks no owners.
     query_node: OnceLock<Arc<QueryNode>>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
@@ -73,7 +76,8 @@ impl Web {
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
             notifier: Notifier::new(options.notifier.clone(), env.clock.clone()),
-            node_token: OnceLock::new(),
+            node_token: RwLock::default(),
+            node_client: OnceLock::new(),
             query_node: OnceLock::new(),
             invalid_logged_ns: AtomicU64::new(0),
             web_config: web_config.map(|path| WebConfigFile::new(path, UsedBy::Http)),
@@ -107,23 +111,47 @@ impl Web {
         Ok(is_changed)
     }
 
-    /// Reads the token of the nodes, if there is one. Called once, before the first request.
+    /// Reads the token of the nodes, if there is one, and the authorities of their certificates, and uses
+    /// both for later calls. Called before the first request, and by each reload.
     ///
     /// # Errors
-    /// As [`NodeToken::read`].
+    /// As [`NodeToken::read`] and [`NodeClient::replace`]; those before stay in use.
     pub(crate) fn read_node_token(&self) -> Result<(), String> {
-        let Some(path) = &self.options.nodes.token_file else { return Ok(()) };
-        let token = NodeToken::read(path, &*self.service.env.disk)?;
-        self.node_token.get_or_init(|| token);
+        let nodes = &self.options.nodes;
+        let Some(path) = &nodes.token_file else { return Ok(()) };
+        let disk = &*self.service.env.disk;
+        let token = NodeToken::read(path, disk)?;
+        if let Some(client) = self.node_client.get() {
+            client.replace(nodes, &token, disk)?;
+        }
+        *self.node_token.write() = Some(token);
         Ok(())
     }
 
-    /// Token of the nodes; `None`: the server is no node of a cluster.
-    pub(crate) fn node_token(&self) -> Option<&NodeToken> {
-        self.node_token.get()
+    /// Returns true if a header `Authorization` has a token of the nodes; never on a server without one.
+    pub(crate) fn is_node(&self, authorization: Option<&HeaderValue>) -> bool {
+        self.node_token.read().as_ref().is_some_and(|token| token.is_in(authorization))
     }
 
-    /// Returns true if queries ask owners: those of a gateway report numbers of series alone.
+    /// Returns true if the server is a node of a cluster.
+    pub(crate) fn has_node_token(&self) -> bool {
+        self.node_token.read().is_some()
+    }
+
+    /// Returns the client of other nodes, which is made by the first call.
+    ///
+    /// # Errors
+    /// The text names the setting that cannot be used.
+    pub(crate) fn open_node_client(&self) -> Result<Arc<NodeClient>, String> {
+        // Held until the client is there: a reload comes before or after it, not between.
+        let token = self.node_token.write();
+        let token =
+            token.as_ref().ok_or("owners: expected cluster.node-token-file, with which owners are asked")?;
+        let client = NodeClient::new(&self.options.nodes, token, &*self.service.env.disk)?;
+        Ok(self.node_client.get_or_init(|| Arc::new(client)).clone())
+    }
+
+    /// Returns true if queries ask owners: owners report numbers of series alone to a gateway.
     pub(crate) fn is_query_node(&self) -> bool {
         let roles = self.service.lifecycle.roles.roles();
         self.options.nodes.owners.is_some() && !roles.has(Role::Gateway) && !roles.has(Role::Owner)

@@ -126,7 +126,7 @@ mod tests {
             "resumeOffset": 30, "logStart": 10, "refusedRecords": 1 });
         let late = Owned::of_status("b:1", &status).expect("an owner");
         let report =
-            PartitionReport { partition: PartitionId(0), next_offset: None, not_ready: None, progress: None };
+            PartitionReport { partition: PartitionId(0), next_offset: None, not_ready: None, progress: None, series: Vec::new() };
         let first = Owned::of_report("a:1", &report);
         let want = "\
 PARTITION  OWNER  READY                LAG  NEXT  RESUME  LOG START  DISTANCE  REFUSED

@@ -51,7 +51,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     collect(stream::BACKFILL, &metrics.backfill, out);
     collect(stream::SEARCH, &metrics.search, out);
     collect(stream::INFLUX_QUERY, &metrics.influx_query, out);
-    if web.node_token().is_some() {
+    if web.has_node_token() {
         collect(select::SELECT, metrics.select(), out);
     }
     if let Some(node) = web.query_node() {

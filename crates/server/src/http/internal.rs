@@ -25,7 +25,7 @@ use crate::web::Web;
 
 /// All routes, or none.
 pub(super) fn router(web: &Arc<Web>) -> Router<Arc<Web>> {
-    if web.node_token().is_none() {
+    if !web.has_node_token() {
         return Router::new();
     }
     let routes = Router::new().route(SELECT_PATH, post(select::select)).route(NODE_PATH, get(node::node));
@@ -35,7 +35,7 @@ pub(super) fn router(web: &Arc<Web>) -> Router<Arc<Web>> {
 /// Refuses requests without the token of the nodes.
 async fn check_token(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response<Body> {
     let sent = request.headers().get(header::AUTHORIZATION);
-    if web.node_token().is_some_and(|token| token.is_in(sent)) {
+    if web.is_node(sent) {
         return next.run(request).await;
     }
     web.metrics.select().count(SelectResult::Unauthorized);

@@ -87,7 +87,7 @@ pub(crate) fn reload_now(web: &Web) -> Result<Vec<String>, String> {
     let has_rules = !options.write.carbon.rules.is_empty() || !options.rules.files.is_empty();
     let Some(reload) = &web.configuration.reload else {
         let has_log = web.service.queries.log.is_on() || web.service.audit.is_on();
-        if !has_log && !has_rules {
+        if !has_log && !has_rules && !web.has_node_token() {
             return Err("cannot reload: started without --config".to_owned());
         }
         let limits = web.service.limits_of(&web.service.options.rules.tenant);
@@ -128,12 +128,13 @@ fn changed_settings(old: &[ShownSetting], new: &[ShownSetting]) -> Vec<String> {
     changed.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Opens the logs again, and reads the files of Graphite's rules and the rule files again, the latter within
-/// the limits of their tenant.
+/// Opens the logs again, and reads the files of Graphite's rules, the token and the authorities of nodes, and
+/// the rule files again, the latter within the limits of their tenant.
 fn reopen_files(web: &Web, limits: &TenantLimits) -> Result<(), String> {
     web.service.audit.open(&*web.service.env.disk)?;
     web.service.queries.log.open(&*web.service.env.disk)?;
     web.service.read_rules()?;
+    web.read_node_token()?;
     load_rule_files(&web.service, &limits.queries.rules)
 }
 

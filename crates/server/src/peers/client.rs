@@ -19,6 +19,7 @@ use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilde
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::RwLock;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -58,7 +59,12 @@ impl From<String> for CallError {
 }
 
 /// Client of all nodes.
-pub(super) struct NodeClient {
+pub(crate) struct NodeClient {
+    current: RwLock<Arc<Connections>>,
+}
+
+/// Connections with the authorities and the token of the last reload.
+struct Connections {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     scheme: &'static str,
     authorization: HeaderValue,
@@ -69,11 +75,49 @@ impl NodeClient {
     ///
     /// # Errors
     /// The text names the setting that cannot be used.
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &NodeOptions,
         token: &NodeToken,
         disk: &dyn Disk,
     ) -> Result<NodeClient, String> {
+        let connections = Connections::new(options, token, disk)?;
+        Ok(NodeClient { current: RwLock::new(Arc::new(connections)) })
+    }
+
+    /// Uses other authorities and another token for later calls, over connections of their own; calls that
+    /// run end over the ones before. Sends no request.
+    ///
+    /// # Errors
+    /// As [`NodeClient::new`]; those before stay in use.
+    pub(crate) fn replace(
+        &self,
+        options: &NodeOptions,
+        token: &NodeToken,
+        disk: &dyn Disk,
+    ) -> Result<(), String> {
+        let connections = Arc::new(Connections::new(options, token, disk)?);
+        *self.current.write() = connections;
+        Ok(())
+    }
+
+    /// Sends a request to the node at `address`, `HOST:PORT`; returns the body of a response with status 200.
+    ///
+    /// # Errors
+    /// [`CallError`], without the address.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        address: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Incoming, CallError> {
+        let connections = self.current.read().clone();
+        connections.send(method, address, path, body).await
+    }
+}
+
+impl Connections {
+    fn new(options: &NodeOptions, token: &NodeToken, disk: &dyn Disk) -> Result<Connections, String> {
         let roots = options.ca_file.as_deref().map(|path| authorities(path, disk)).transpose()?;
         let scheme = if roots.is_some() { "https" } else { "http" };
         let provider = Arc::new(ring::default_provider());
@@ -103,14 +147,10 @@ impl NodeClient {
             .pool_max_idle_per_host(IDLE_COUNT_MAX)
             .http1_max_buf_size(RECEIVE_BYTES_MAX)
             .build(connector);
-        Ok(NodeClient { client, scheme, authorization: token.header() })
+        Ok(Connections { client, scheme, authorization: token.header() })
     }
 
-    /// Sends a request to the node at `address`, `HOST:PORT`; returns the body of a response with status 200.
-    ///
-    /// # Errors
-    /// [`CallError`], without the address.
-    pub(super) async fn send(
+    async fn send(
         &self,
         method: Method,
         address: &str,

@@ -12,8 +12,6 @@ use tokio::runtime::Handle;
 
 use super::client::NodeClient;
 use super::lookup::HttpLookup;
-use super::token::NodeToken;
-use crate::options::NodeOptions;
 
 /// Owners that a gateway asks for their reports.
 pub(crate) struct GatewayOwners {
@@ -23,20 +21,15 @@ pub(crate) struct GatewayOwners {
 
 impl GatewayOwners {
     /// Owners whose requests run on the runtime of `handle`. Sends no request.
-    ///
-    /// # Errors
-    /// The text names the setting that cannot be used.
     pub(crate) fn new(
         owners: &OwnersAddress,
-        options: &NodeOptions,
-        token: &NodeToken,
+        client: Arc<NodeClient>,
         env: &Env,
         handle: &Handle,
-    ) -> Result<GatewayOwners, String> {
-        let client = Arc::new(NodeClient::new(options, token, &*env.disk)?);
+    ) -> GatewayOwners {
         let lookup =
             HttpLookup { owners: owners.clone(), client, disk: env.disk.clone(), runtime: handle.clone() };
-        Ok(GatewayOwners { directory: OwnerDirectory::new(env.clock.clone()), lookup })
+        GatewayOwners { directory: OwnerDirectory::new(env.clock.clone()), lookup }
     }
 
     /// Looks owners up, and hands their numbers of series to `gateway`. Blocks the thread.

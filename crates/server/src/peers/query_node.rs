@@ -20,9 +20,7 @@ use tokio::runtime::Handle;
 use super::client::NodeClient;
 use super::counters::PeerCounters;
 use super::lookup::HttpLookup;
-use super::token::NodeToken;
 use super::transport::{Calls, PartitionTransport};
-use crate::options::NodeOptions;
 
 /// Owners as a query node uses them.
 pub(crate) struct QueryNode {
@@ -47,18 +45,13 @@ impl QueryNode {
     pub(crate) const REFRESH_PAUSE: Duration = Duration::from_secs(5);
 
     /// A query node whose calls run on the runtime of `handle`. Sends no request.
-    ///
-    /// # Errors
-    /// The text names the setting that cannot be used.
     pub(crate) fn new(
         owners: &OwnersAddress,
-        options: &NodeOptions,
-        token: &NodeToken,
+        client: Arc<NodeClient>,
         bucket: &Bucket,
         env: &Env,
         handle: &Handle,
-    ) -> Result<QueryNode, String> {
-        let client = Arc::new(NodeClient::new(options, token, &*env.disk)?);
+    ) -> QueryNode {
         let counters = Arc::new(PeerCounters::default());
         let directory = Arc::new(OwnerDirectory::new(env.clock.clone()));
         let maps = Arc::new(PartitionMaps::new(bucket.store().clone(), env, handle.clone()));
@@ -72,7 +65,7 @@ impl QueryNode {
         let peers = QueryPeers::new(directory.clone(), maps.clone(), connect, env.clock.clone());
         let lookup =
             HttpLookup { owners: owners.clone(), client, disk: env.disk.clone(), runtime: handle.clone() };
-        Ok(QueryNode { directory, maps, peers: Arc::new(peers), lookup, counters })
+        QueryNode { directory, maps, peers: Arc::new(peers), lookup, counters }
     }
 
     /// Sources of all tenants over the owners.

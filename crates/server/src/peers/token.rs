@@ -1,4 +1,5 @@
-//! Token that all nodes of a cluster have.
+//! Token that all nodes of a cluster have. While it is replaced, nodes accept several ones and send the first
+//! one.
 //!
 //! Invariant: tokens are compared by their hashes, so that times of comparisons do not depend on the token.
 
@@ -11,18 +12,22 @@ use chronolith_service::access::directory::hash_of_token;
 /// Characters of a token: fewer can be guessed, more are another file.
 const TOKEN_CHARS: std::ops::RangeInclusive<usize> = 16..=4096;
 
+/// Tokens of a file: one of them is replaced by another one.
+const TOKEN_COUNT_MAX: usize = 8;
+
 const SCHEME: &str = "Bearer ";
 
-/// Token of the nodes. It has no `Debug`: it is secret.
+/// Tokens of the nodes. It has no `Debug`: they are secret.
 #[derive(Clone)]
 pub(crate) struct NodeToken {
-    hash: [u8; 32],
-    /// Value of the header `Authorization`, which log lines do not show.
+    /// Hashes of all accepted tokens; at least one.
+    hashes: Vec<[u8; 32]>,
+    /// The first token as value of the header `Authorization`, which log lines do not show.
     header: HeaderValue,
 }
 
 impl NodeToken {
-    /// Reads the token of a file, without spaces and line ends around it.
+    /// Reads the tokens of a file, one per line, without spaces around them. Empty lines are skipped.
     ///
     /// # Errors
     /// The text names the file and the expected form, and has no part of the content.
@@ -34,19 +39,26 @@ impl NodeToken {
             return Err(failed(format!("{len} bytes, at most {} are allowed", TOKEN_CHARS.end())));
         }
         let bytes = disk.read(path).map_err(|error| failed(error.to_string()))?;
-        NodeToken::of(bytes.trim_ascii()).ok_or_else(|| {
-            failed(format!("expected {} or more visible ASCII characters in one line", TOKEN_CHARS.start()))
+        NodeToken::of(&bytes).ok_or_else(|| {
+            failed(format!(
+                "expected 1 to {TOKEN_COUNT_MAX} lines of {} or more visible ASCII characters",
+                TOKEN_CHARS.start()
+            ))
         })
     }
 
     fn of(bytes: &[u8]) -> Option<NodeToken> {
         let text = str::from_utf8(bytes).ok()?;
-        if !TOKEN_CHARS.contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let tokens: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let is_token = |token: &&str| {
+            TOKEN_CHARS.contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if tokens.len() > TOKEN_COUNT_MAX || !tokens.iter().all(is_token) {
             return None;
         }
-        let mut header = HeaderValue::from_str(&format!("{SCHEME}{text}")).ok()?;
+        let mut header = HeaderValue::from_str(&format!("{SCHEME}{}", tokens.first()?)).ok()?;
         header.set_sensitive(true);
-        Some(NodeToken { hash: hash_of_token(text), header })
+        Some(NodeToken { hashes: tokens.into_iter().map(hash_of_token).collect(), header })
     }
 
     /// Value of the header `Authorization` of calls; it prints as `Sensitive`.
@@ -54,14 +66,14 @@ impl NodeToken {
         self.header.clone()
     }
 
-    /// Returns true if the value of a header `Authorization` has the token.
+    /// Returns true if the value of a header `Authorization` has one of the tokens.
     pub(crate) fn is_in(&self, authorization: Option<&HeaderValue>) -> bool {
         let text = authorization.and_then(|value| value.to_str().ok());
         let token = text.and_then(|text| {
             let (scheme, token) = text.split_at_checked(SCHEME.len())?;
             scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
         });
-        token.is_some_and(|token| hash_of_token(token.trim()) == self.hash)
+        token.is_some_and(|token| self.hashes.contains(&hash_of_token(token.trim())))
     }
 }
 
@@ -96,12 +108,26 @@ mod tests {
         assert!(!format!("{:?}", token.header()).contains(TOKEN));
     }
 
+    /// Covers a change of the token in a cluster that runs: nodes get it one after the other.
+    #[test]
+    fn all_tokens_of_a_file_are_accepted_and_the_first_is_sent() {
+        let other = "fedcba9876543210-node";
+        let token = read(format!("{TOKEN}\r\n\n {other}\n").as_bytes()).expect("tokens");
+        let value = |token: &str| HeaderValue::from_str(&format!("Bearer {token}")).expect("a value");
+        assert!(token.is_in(Some(&value(TOKEN))) && token.is_in(Some(&value(other))));
+        assert_eq!(token.header(), value(TOKEN));
+        assert!(!token.is_in(Some(&value("0123456789abcdef-nod"))));
+    }
+
     #[test]
     fn errors_name_the_file_and_not_its_content() {
-        let expected = "expected 16 or more visible ASCII characters in one line";
+        let expected = "expected 1 to 8 lines of 16 or more visible ASCII characters";
+        let many = "0123456789abcdef\n".repeat(9);
         for (content, want) in [
             (b"short-secret".as_slice(), expected),
             (b"two words, both of them secret", expected),
+            (b"", expected),
+            (many.as_bytes(), expected),
             (b"secret-with-\xff-a-byte", expected),
             (&[b's'; 5000], "5000 bytes, at most 4096 are allowed"),
         ] {

@@ -43,10 +43,8 @@ pub(crate) fn open(web: &Web, log: Arc<dyn ReplicatedLog>, bucket: &Bucket, hand
 pub(super) fn open_owners(web: &Web, handle: &Handle) -> Result<Option<GatewayOwners>, RunError> {
     let options = &web.options.nodes;
     let Some(owners) = &options.owners else { return Ok(None) };
-    let missing = || RunError::NodeToken("owners: expected cluster.node-token-file".to_owned());
-    let token = web.node_token().ok_or_else(missing)?;
-    let owners = GatewayOwners::new(owners, options, token, &web.service.env, handle);
-    owners.map(Some).map_err(RunError::NodeToken)
+    let client = web.open_node_client().map_err(RunError::NodeToken)?;
+    Ok(Some(GatewayOwners::new(owners, client, &web.service.env, handle)))
 }
 
 /// Asks owners for numbers of series until the stop.

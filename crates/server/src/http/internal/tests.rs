@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, header};
-use chronolith_base::{Clock as _, Env, ManualClock, MemoryBudget};
+use chronolith_base::{Env, ManualClock, MemoryBudget};
 use chronolith_cluster::TopicId;
 use chronolith_cluster::owner::PartitionOwner as _;
 use chronolith_model::min_offsets::ReadConsistency;
@@ -283,4 +283,29 @@ async fn a_call_whose_records_are_not_there_in_time_is_refused_before_its_caller
     let (found, ()) = tokio::join!(series_with(&server, strong()), pass_time);
     let why = "partition 3 is at offset 1, and the request waits for offset 7";
     assert_eq!(found.expect_err("too late").to_string().trim_end(), format!("node n1: 503: {why}"));
+}
+
+/// Covers a change of the token in a cluster that runs: nodes had to be started again.
+#[tokio::test]
+async fn the_token_is_read_again_by_a_reload() {
+    let server = node(|_| {}).open();
+    let write = |text: &str| {
+        let disk = &server.web.service.env.disk;
+        disk.remove_file(Path::new(TOKEN_FILE)).expect("removed");
+        let file = disk.create(Path::new(TOKEN_FILE)).expect("a file");
+        file.write_at(text.as_bytes(), 0).expect("written");
+    };
+    let status = async |token: &str| server.send(call(Some(token), b"CLSQ".to_vec())).await.status.as_u16();
+    let other = "token-of-the-nodes-2";
+    assert_eq!((status(TOKEN).await, status(other).await), (400, 401));
+    write(&format!("{other}\n{TOKEN}\n"));
+    assert_eq!(crate::http::reload_now(&server.web), Ok(Vec::new()));
+    assert_eq!((status(TOKEN).await, status(other).await), (400, 400), "both, while nodes get the new one");
+    write("short");
+    let error = crate::http::reload_now(&server.web).expect_err("refused");
+    assert!(error.starts_with("cluster.node-token-file: ") && !error.contains("short"), "{error}");
+    assert_eq!(status(other).await, 400, "the last good file stays in use");
+    write(other);
+    assert_eq!(crate::http::reload_now(&server.web), Ok(Vec::new()));
+    assert_eq!((status(TOKEN).await, status(other).await), (401, 400));
 }
