@@ -311,6 +311,13 @@ impl Owner {
             applied => applied,
         };
         match applied {
+            Err(ApplyRecordError::DroppedStore) => {
+                records.skip(*offset)?;
+                self.windows.end_record(*offset);
+                self.status.note_applied(&record, *timestamp_ms, None);
+                self.status.note_dropped();
+                Ok(())
+            }
             Ok(effect) => {
                 self.windows.end_record(*offset);
                 let outcome = match effect {

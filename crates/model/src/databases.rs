@@ -11,7 +11,7 @@ mod bucket_store_id;
 mod catalog;
 mod change;
 
-pub use bucket::{Adopted, BucketDatabase, BucketDatabases, BucketPolicy, DroppedStore, Recorded};
+pub use bucket::{Adopted, BucketDatabase, BucketDatabases, BucketPolicy, DroppedStore, Followed, Recorded};
 pub use bucket_store_id::{BucketStoreId, BucketStoreIdError};
 pub use catalog::{
     AUTOGEN, BucketDrop, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,

@@ -61,6 +61,10 @@ pub struct BucketOptions {
     pub field_separator: String,
     /// True if blocks without a local copy are compacted.
     pub compacts: bool,
+    /// Age from which they are compacted; `None`: from `local_retention` on.
+    pub compaction_delay: Option<Duration>,
+    /// True if the databases in the bucket are the original, which local catalogues follow, as in a cluster.
+    pub has_original_databases: bool,
 }
 
 impl BucketOptions {
@@ -77,7 +81,57 @@ impl BucketOptions {
             delete_delay: DELETE_DELAY,
             field_separator: "_".to_owned(),
             compacts: true,
+            compaction_delay: None,
+            has_original_databases: false,
         }
+    }
+}
+
+/// Rules by which blocks in the bucket and databases are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct BucketRules {
+    local_retention_ms: i64,
+    delete_delay: Duration,
+    compacts: bool,
+    compaction_delay_ms: i64,
+    has_original_databases: bool,
+}
+
+impl BucketRules {
+    fn of(options: &BucketOptions) -> BucketRules {
+        let as_ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        BucketRules {
+            local_retention_ms: as_ms(options.local_retention),
+            delete_delay: options.delete_delay,
+            compacts: options.compacts,
+            compaction_delay_ms: as_ms(options.compaction_delay.unwrap_or(options.local_retention)),
+            has_original_databases: options.has_original_databases,
+        }
+    }
+
+    /// Age from which blocks that are in the bucket are removed locally, in ms.
+    pub(crate) fn local_retention_ms(&self) -> i64 {
+        self.local_retention_ms
+    }
+
+    /// Time between the replacement or expiry of a block in the bucket and its removal.
+    pub(crate) fn delete_delay(&self) -> Duration {
+        self.delete_delay
+    }
+
+    /// Returns true if blocks without a local copy are compacted.
+    pub(crate) fn compacts(&self) -> bool {
+        self.compacts
+    }
+
+    /// Age from which blocks without a local copy are compacted, in ms.
+    pub(crate) fn compaction_delay_ms(&self) -> i64 {
+        self.compaction_delay_ms
+    }
+
+    /// Returns true if local catalogues of databases follow the databases of the bucket.
+    pub(crate) fn has_original_databases(&self) -> bool {
+        self.has_original_databases
     }
 }
 
@@ -87,9 +141,7 @@ pub struct Bucket {
     store: Arc<Store>,
     memory_bytes_max: u64,
     is_read_only: bool,
-    local_retention: Duration,
-    delete_delay: Duration,
-    compacts: bool,
+    rules: BucketRules,
     uploader: Uploader,
     databases: Snapshots<DatabasesSnapshot>,
     handle: Handle,
@@ -126,7 +178,6 @@ impl Bucket {
             &options.catalog,
             open_disk_cache(options, env, handle),
         );
-        let BucketOptions { is_read_only, local_retention, delete_delay, compacts, .. } = *options;
         Bucket {
             uploader: Uploader::new(store.clone(), env, handle.clone()),
             databases: Snapshots::of_kind(store.clone(), env),
@@ -135,10 +186,8 @@ impl Bucket {
             catalog,
             store,
             memory_bytes_max: options.catalog.memory_bytes_max,
-            is_read_only,
-            local_retention,
-            delete_delay,
-            compacts,
+            is_read_only: options.is_read_only,
+            rules: BucketRules::of(options),
         }
     }
 
@@ -148,19 +197,9 @@ impl Bucket {
         self.is_read_only
     }
 
-    /// Age from which blocks that are in the bucket are removed locally, in ms.
-    pub(crate) fn local_retention_ms(&self) -> i64 {
-        i64::try_from(self.local_retention.as_millis()).unwrap_or(i64::MAX)
-    }
-
-    /// Time between the replacement or expiry of a block in the bucket and its removal.
-    pub(crate) fn delete_delay(&self) -> Duration {
-        self.delete_delay
-    }
-
-    /// Returns true if blocks without a local copy are compacted.
-    pub(crate) fn compacts(&self) -> bool {
-        self.compacts
+    /// Rules by which blocks and databases are kept.
+    pub(crate) fn rules(&self) -> &BucketRules {
+        &self.rules
     }
 
     /// Requests to the bucket.

@@ -282,7 +282,7 @@ impl StoreRun<'_> {
     }
 
     fn remove_marked(&self, snapshot: &Snapshot) -> Result<(), BucketError> {
-        let delay = self.bucket().delete_delay();
+        let delay = self.bucket().rules().delete_delay();
         if due_marks(snapshot, self.now_ms, delay).is_empty() {
             return Ok(());
         }

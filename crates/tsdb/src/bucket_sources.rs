@@ -6,14 +6,15 @@
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronolith_base::Env;
 use chronolith_base::hash::FixedState;
-use chronolith_bucket::snapshots::SnapshotReader;
-use chronolith_bucket::{BucketError, Folder, Store};
+use chronolith_bucket::snapshots::{Change, SnapshotReader};
+use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext, Store};
 use chronolith_format::record::RecordStore;
 use chronolith_model::change::{ChangeWatch, Changed, Generation};
-use chronolith_model::databases::TenantCatalog;
+use chronolith_model::databases::{BucketStoreId, CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
     Exemplar, Labels, Matcher, MetadataEntry, QueryError, Queryable, ReadContext, StoreId, TenantId,
@@ -30,10 +31,14 @@ use crate::query::peer::sources::PeerSources;
 use crate::query::remote::RemoteSources;
 use crate::query::unit::in_milliseconds;
 
+/// Longest time of a change of databases.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Blocks in a bucket as the source of all tenants.
 pub struct BucketSources {
     bucket: Arc<Bucket>,
     remote: RemoteSources,
+    env: Env,
 }
 
 impl BucketSources {
@@ -60,14 +65,13 @@ impl BucketSources {
             env.clock.clone(),
             options.field_separator.clone(),
         );
-        BucketSources { bucket: Arc::new(bucket), remote }
+        BucketSources { bucket: Arc::new(bucket), remote, env: env.clone() }
     }
 
     /// The same sources with the samples that other nodes have next to the blocks of each store.
     #[must_use]
     pub fn with_recent(self, recent: Arc<PeerSources>) -> BucketSources {
-        let BucketSources { bucket, remote } = self;
-        BucketSources { bucket, remote: remote.with_peers(recent) }
+        BucketSources { remote: self.remote.with_peers(recent), ..self }
     }
 
     /// Returns the bucket, to which a store may upload its blocks.
@@ -86,6 +90,57 @@ impl BucketSources {
         ctx: &ReadContext,
     ) -> Result<Arc<TenantCatalog>, QueryError> {
         self.remote.databases.of(tenant, ctx)
+    }
+
+    /// As [`BucketSources::databases_of`], read again if they do not have the database `name`, at most once
+    /// per second and tenant: another process may have created it.
+    ///
+    /// # Errors
+    /// As [`BucketSources::databases_of`].
+    pub fn databases_with(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        ctx: &ReadContext,
+    ) -> Result<Arc<TenantCatalog>, QueryError> {
+        self.remote.databases.with(tenant, name, ctx)
+    }
+
+    /// Changes the databases of `tenant` in the bucket, which are the original of a cluster, and returns them
+    /// as they are then. Waits on the calling thread; a race against another process is repeated.
+    ///
+    /// # Errors
+    /// [`CatalogError`], as from a local catalogue. [`CatalogError::Storage`] if the bucket does not answer:
+    /// the change may be made then, and may be repeated.
+    pub fn change_databases(
+        &self,
+        tenant: &TenantId,
+        change: &CatalogChange,
+    ) -> Result<Arc<TenantCatalog>, CatalogError> {
+        let storage = |error: BucketError| {
+            CatalogError::Storage(format!("changing the databases in the bucket failed: {error}; try again"))
+        };
+        let clock = &*self.env.clock;
+        let folder = Folder::of_tenant(tenant);
+        let request = RequestContext::with_timeout(clock, folder, CHANGE_TIMEOUT, Purpose::Catalog);
+        let mut refused = None;
+        let new_id = || {
+            let mut bytes = [0; 16];
+            self.env.rng.fill(&mut bytes);
+            BucketStoreId::from_bytes(bytes)
+        };
+        let updated = self.bucket.update_databases(&request, |snapshot| {
+            // A snapshot of another process may have come in between.
+            let applied = snapshot.content.apply(change, new_id, clock.now_ms());
+            let is_changed = *applied.as_ref().unwrap_or(&false);
+            refused = applied.err();
+            if is_changed { Change::Write } else { Change::Keep }
+        });
+        updated.map_err(storage)?;
+        match refused {
+            Some(error) => Err(error),
+            None => self.remote.databases.read_changed(tenant, CHANGE_TIMEOUT).map_err(storage),
+        }
     }
 
     /// Returns the source for languages with types of a store of `catalog`, the databases of `tenant`; as

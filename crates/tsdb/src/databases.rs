@@ -6,19 +6,20 @@
 //! Not here: the bytes of the file (`format::databases`), rules of changes (`model::databases`), removal of
 //! the data of dropped stores (`maintenance`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::Env;
 use chronolith_base::disk::ReplaceError;
-use chronolith_base::hash::FixedState;
+use chronolith_base::hash::{FixedState, HashSet};
 use chronolith_bucket::Folder;
+use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_format::databases::CatalogFile;
 use chronolith_head::StoreOwners;
 use chronolith_model::databases::{
-    Adopted, BucketDatabases, BucketStoreId, CatalogChange, CatalogError, DatabaseCatalog,
+    Adopted, BucketDatabases, BucketStoreId, CatalogChange, CatalogError, DatabaseCatalog, Followed,
 };
 use chronolith_model::{BlockEncoding, DatabaseLimits, DuplicatePolicy, StoreId, TenantId, TenantLimits};
 use parking_lot::{Mutex, RwLock};
@@ -27,6 +28,9 @@ use crate::options::OpenError;
 
 /// Names of the two copies in the data directory.
 pub(crate) const FILE_NAMES: [&str; 2] = ["databases", "databases.mirror"];
+
+/// Dropped stores of a tenant whose ids are remembered; of more, the ones in the newest copy of the bucket.
+const DROPPED_IDS_MAX: usize = 100_000;
 
 /// Bytes of labels of a series: the protocol limits the length of keys.
 const LABEL_BYTES_MAX: usize = 64 << 10;
@@ -73,6 +77,17 @@ pub(crate) struct DatabaseStore {
     current: RwLock<Version>,
     /// Held over a change.
     changing: Mutex<()>,
+    /// Copies of the bucket that the catalogue has followed, by tenant.
+    followed: RwLock<BTreeMap<TenantId, FollowedCopy>>,
+}
+
+/// A copy of the bucket that the catalogue has followed.
+#[derive(Default)]
+struct FollowedCopy {
+    /// Number of its snapshot.
+    number: u64,
+    /// Stores that were dropped.
+    dropped: HashSet<BucketStoreId>,
 }
 
 impl Version {
@@ -144,6 +159,7 @@ impl DatabaseStore {
             data_dir: data_dir.to_owned(),
             current: RwLock::new(version),
             changing: Mutex::new(()),
+            followed: RwLock::default(),
         }
     }
 
@@ -228,6 +244,46 @@ impl DatabaseStore {
             self.publish(next)?;
         }
         Ok(adopted)
+    }
+
+    /// Makes the databases of `owner` equal to `copy`, which the bucket has, by the rules of
+    /// [`DatabaseCatalog::follow`]; a copy that is older than the one before changes nothing.
+    ///
+    /// # Errors
+    /// [`CatalogError::Storage`]; nothing is changed then.
+    pub(crate) fn follow(
+        &self,
+        owner: &TenantId,
+        copy: &DatabasesSnapshot,
+    ) -> Result<Followed, CatalogError> {
+        let _alone = self.changing.lock();
+        let number = copy.stamp.number;
+        if self.followed.read().get(owner).is_some_and(|followed| followed.number >= number) {
+            return Ok(Followed::default());
+        }
+        let before = self.catalog();
+        let mut next = self.current.read().file.clone();
+        let followed = next.catalog.follow(owner, &copy.content);
+        if next.catalog != *before {
+            self.publish(next)?;
+        }
+        let live: HashSet<BucketStoreId> = copy.content.ids().collect();
+        let own = before.of(owner).into_iter().flat_map(|own| own.policies());
+        let gone = own.filter_map(|policy| policy.bucket_id).filter(|id| !live.contains(id));
+        let gone: Vec<BucketStoreId> = gone.collect();
+        let mut all = self.followed.write();
+        let state = all.entry(owner.clone()).or_default();
+        state.number = number;
+        if state.dropped.len() >= DROPPED_IDS_MAX {
+            state.dropped.clear();
+        }
+        state.dropped.extend(copy.content.dropped.iter().map(|dropped| dropped.id).chain(gone));
+        Ok(followed)
+    }
+
+    /// Returns true if the store with `id` was dropped, as a copy of the bucket has it that was followed.
+    pub(crate) fn is_dropped(&self, owner: &TenantId, id: BucketStoreId) -> bool {
+        self.followed.read().get(owner).is_some_and(|followed| followed.dropped.contains(&id))
     }
 
     /// Forgets dropped stores that the bucket does not name any more.

@@ -10,6 +10,7 @@
 pub(crate) mod adoption;
 pub(crate) mod databases;
 mod expiry;
+mod following;
 pub(crate) mod groups;
 pub(crate) mod sidecar;
 
@@ -30,6 +31,7 @@ use crate::bucket::upload_state::{BLOCK_TIMEOUT, RETRY_PAUSES, UploadState, text
 use crate::storage::Storage;
 use databases::DatabaseUploads;
 use expiry::Expiry;
+use following::Following;
 use groups::{BlockGroup, groups_of};
 use sidecar::make_sidecar;
 
@@ -42,6 +44,7 @@ pub(crate) struct Uploads {
     /// Progress of tenants with local blocks.
     tenants: Mutex<BTreeMap<StoreId, Progress>>,
     databases: DatabaseUploads,
+    following: Following,
     expiry: Expiry,
     has_started: AtomicBool,
     is_stopped: AtomicBool,
@@ -76,7 +79,11 @@ impl Uploads {
         if !self.has_started.swap(true, Ordering::SeqCst) {
             remove_old_sidecars(storage);
         }
-        self.databases.run(storage, state, &self.is_stopped);
+        let is_following = state.bucket().rules().has_original_databases();
+        match is_following {
+            true => self.following.run(storage, state, &self.is_stopped),
+            false => self.databases.run(storage, state, &self.is_stopped),
+        }
         let all = storage.blocks().all();
         self.tenants.lock().retain(|tenant, _| storage.blocks().has_tenant(tenant));
         for (tenant, blocks) in &all {
@@ -85,7 +92,7 @@ impl Uploads {
             }
             // The databases of the bucket name a store before it gets its first block.
             let Some(folder) = storage.folder_of(tenant) else { continue };
-            if self.databases.has_recorded(&folder) {
+            if is_following || self.databases.has_recorded(&folder) {
                 self.run_tenant(&TenantUpload { storage, state, tenant, folder, blocks });
             }
         }

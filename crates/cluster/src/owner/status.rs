@@ -36,6 +36,8 @@ pub struct OwnerStatus {
     pub accepted_count: u64,
     /// Samples rejected since the start.
     pub rejected_count: u64,
+    /// Records since the start that were passed over, as their store was dropped after they were written.
+    pub dropped_store_count: u64,
     /// Records whose arrival time is far ahead of the log's time.
     pub ahead_count: u64,
     /// Reason why the owner waits or has stopped.
@@ -153,6 +155,11 @@ impl StatusState {
         let mut status = self.0.lock();
         status.refused_count += 1;
         status.last_refused = Some(offset);
+    }
+
+    /// Counts an applied record whose store was dropped.
+    pub(super) fn note_dropped(&self) {
+        self.0.lock().dropped_store_count += 1;
     }
 
     pub(super) fn note_lag(&self, next_offset: u64, bounds: Bounds, lag_ms: i64) {

@@ -205,6 +205,26 @@ impl Statement {
         }
     }
 
+    /// Returns true if the statement reads and changes names of databases, retention policies and continuous
+    /// queries alone, and no samples.
+    #[must_use]
+    pub fn is_on_catalog(&self) -> bool {
+        use Statement as S;
+        matches!(
+            self,
+            S::CreateDatabase(_)
+                | S::DropDatabase(_)
+                | S::CreateRetentionPolicy(_)
+                | S::AlterRetentionPolicy(_)
+                | S::DropRetentionPolicy { .. }
+                | S::CreateContinuousQuery(_)
+                | S::DropContinuousQuery { .. }
+                | S::ShowDatabases
+                | S::ShowRetentionPolicies(_)
+                | S::ShowContinuousQueries
+        )
+    }
+
     /// Database that the statement names for itself, without databases of sources; `None` if it has no place
     /// for one, empty if the client's default is meant.
     #[must_use]

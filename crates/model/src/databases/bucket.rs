@@ -7,7 +7,10 @@
 //! Not here: bytes (`format::bucket::databases`), requests (`bucket`), their schedule (`tsdb`).
 
 use super::change::graphite_policy;
-use super::{BucketStoreId, ContinuousQuery, Database, DatabaseCatalog, RetentionPolicy, TenantCatalog};
+use super::{
+    BucketStoreId, CatalogChange, CatalogError, ContinuousQuery, Database, DatabaseCatalog, RetentionPolicy,
+    TenantCatalog,
+};
 use crate::{StoreId, TenantId};
 use std::sync::Arc;
 
@@ -67,6 +70,15 @@ pub struct Recorded {
     /// Policies of the bucket that a local one of the same name with another id displaced: database, policy
     /// and id.
     pub displaced: Vec<(String, String, BucketStoreId)>,
+}
+
+/// Result of [`DatabaseCatalog::follow`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Followed {
+    /// Policies that are new here.
+    pub added_count: usize,
+    /// Policies that the bucket does not have any more.
+    pub dropped_count: usize,
 }
 
 /// Result of [`DatabaseCatalog::adopt`].
@@ -143,6 +155,30 @@ impl BucketDatabases {
         Recorded { is_changed: *self != before, displaced }
     }
 
+    /// Applies a change of the databases of a cluster, of which these are the original. `new_id` returns an
+    /// id that was never used. Returns true if anything changed.
+    ///
+    /// # Errors
+    /// [`CatalogError`], as from a local catalogue; nothing changed then.
+    pub fn apply(
+        &mut self,
+        change: &CatalogChange,
+        new_id: impl FnMut() -> BucketStoreId,
+        now_ms: i64,
+    ) -> Result<bool, CatalogError> {
+        // A catalogue of one tenant, whose name does not matter.
+        let owner = TenantId::anonymous();
+        let mut catalog = DatabaseCatalog::default();
+        catalog.adopt(&owner, self);
+        if !catalog.apply(&owner, change)? {
+            return Ok(false);
+        }
+        catalog.assign_bucket_ids(&owner, new_id);
+        let drops: Vec<BucketStoreId> = catalog.bucket_drops.iter().map(|drop| drop.id).collect();
+        let own = catalog.of(&owner).cloned().unwrap_or_default();
+        Ok(self.record(&own, &drops, now_ms).is_changed)
+    }
+
     /// Ids of the stores of all policies, and of the Graphite store.
     pub fn ids(&self) -> impl Iterator<Item = BucketStoreId> + '_ {
         let of_policies = self.databases.iter().flat_map(|database| &database.policies);
@@ -201,6 +237,63 @@ impl DatabaseCatalog {
         }
         adopted
     }
+}
+
+impl DatabaseCatalog {
+    /// Makes the databases of `owner` equal to `copy`, the original in a cluster. Stores in both keep their
+    /// numbers, others are dropped here. Users stay, and so do last runs of continuous queries.
+    pub fn follow(&mut self, owner: &TenantId, copy: &BucketDatabases) -> Followed {
+        let mut followed = Followed::default();
+        let before = self.tenants.get(owner).cloned().unwrap_or_default();
+        let mut store_of = |policy: &BucketPolicy| {
+            let store = match before.policies().find(|own| own.bucket_id == Some(policy.id)) {
+                Some(same) => same.store.clone(),
+                None => {
+                    followed.added_count += 1;
+                    self.next_store += 1;
+                    StoreId::Database { number: self.next_store - 1 }
+                }
+            };
+            local_policy(policy, store)
+        };
+        let databases = copy.databases.iter().map(|database| Database {
+            name: database.name.clone(),
+            default_policy: database.default_policy.clone(),
+            policies: database.policies.iter().map(&mut store_of).collect(),
+            continuous_queries: queries_of(database, before.database(&database.name)),
+        });
+        let databases = databases.collect();
+        let mut graphite = before.graphite.clone();
+        if copy.has_graphite {
+            followed.added_count += usize::from(graphite.is_none());
+            let policy = graphite.get_or_insert_with(|| graphite_policy(&mut self.next_store));
+            policy.bucket_id = Some(BucketStoreId::GRAPHITE);
+        }
+        let own = TenantCatalog { databases, users: before.users.clone(), graphite };
+        let left: Vec<&StoreId> = own.policies().map(|policy| &policy.store).collect();
+        let gone = before.policies().filter(|policy| !left.contains(&&policy.store));
+        let gone: Vec<StoreId> = gone.map(|policy| policy.store.clone()).collect();
+        followed.dropped_count = gone.len();
+        self.dropped.extend(gone);
+        // The bucket lists drops, not this catalogue.
+        self.bucket_drops.retain(|drop| drop.owner != *owner);
+        if own == TenantCatalog::default() {
+            self.tenants.remove(owner);
+        } else if own != *before {
+            self.tenants.insert(owner.clone(), Arc::new(own));
+        }
+        followed
+    }
+}
+
+/// Continuous queries of a database, with the last runs that `before` has.
+fn queries_of(database: &BucketDatabase, before: Option<&Database>) -> Vec<ContinuousQuery> {
+    let known = |query: &ContinuousQuery| {
+        let queries = before.map_or(&[][..], |before| &before.continuous_queries);
+        queries.iter().find(|own| own.name == query.name && own.text == query.text).cloned()
+    };
+    let queries = database.continuous_queries.iter().map(not_run);
+    queries.map(|query| known(&query).unwrap_or(query)).collect()
 }
 
 fn local_policy(policy: &BucketPolicy, store: StoreId) -> RetentionPolicy {

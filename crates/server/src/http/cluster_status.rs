@@ -70,6 +70,7 @@ fn owner_value(owner: &dyn PartitionOwner) -> Value {
         "appliedRecords": status.applied_count,
         "refusedRecords": status.refused_count,
         "lastRefusedOffset": status.last_refused,
+        "droppedStoreRecords": status.dropped_store_count,
         "rejectedSamples": status.rejected_count,
         "clockAheadRecords": status.ahead_count,
         "fault": status.fault,

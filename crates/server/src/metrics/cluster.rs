@@ -108,6 +108,11 @@ pub(crate) static OWNER: &[Metric<OwnerStatus>] = &[
         |owner| owner.refused_count as f64,
     ),
     Metric::counter(
+        "chronolith_owner_dropped_store_records_total",
+        "Records that were passed over because their database was dropped after they were written.",
+        |owner| owner.dropped_store_count as f64,
+    ),
+    Metric::counter(
         "chronolith_owner_accepted_samples_total",
         "Samples of records that were stored, repeats included.",
         |owner| owner.accepted_count as f64,

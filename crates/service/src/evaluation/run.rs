@@ -95,6 +95,11 @@ impl Admitted {
     }
 }
 
+/// Returns the deadline of a call that begins now, by the monotonic clock in ns.
+fn deadline_ns(service: &Service, timeout_ms: u64) -> u64 {
+    service.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000))
+}
+
 impl Service {
     /// Waits for a permit of `class`. `timeout_ms` counts the wait too.
     ///
@@ -107,8 +112,21 @@ impl Service {
         timeout_ms: u64,
     ) -> Result<Admitted, Refusal> {
         self.lifecycle.source()?;
+        self.admit_without_source(class, identity, timeout_ms).await
+    }
+
+    /// As [`Service::admit`], for work that reads no series.
+    ///
+    /// # Errors
+    /// If the queue is full or the time is over.
+    pub async fn admit_without_source(
+        &self,
+        class: &Class,
+        identity: &Identity,
+        timeout_ms: u64,
+    ) -> Result<Admitted, Refusal> {
         let limits = identity.query_limits(|tenant| self.limits_of(tenant).queries);
-        let deadline_ns = self.deadline_ns(timeout_ms);
+        let deadline_ns = deadline_ns(self, timeout_ms);
         let timeout = Duration::from_millis(timeout_ms);
         let permit = class.acquire(identity, limits.concurrency_max, timeout).await?;
         let memory = self.admission.memory_of(class).of(identity.tenant(), limits.memory_bytes_max);
@@ -121,11 +139,7 @@ impl Service {
         let limits = identity.query_limits(|tenant| self.limits_of(tenant).queries);
         let permit = class.try_acquire(identity.tenant(), limits.concurrency_max)?;
         let memory = self.admission.memory_of(class).of(identity.tenant(), limits.memory_bytes_max);
-        Some(self.admitted(identity, limits, self.deadline_ns(timeout_ms), permit, memory))
-    }
-
-    fn deadline_ns(&self, timeout_ms: u64) -> u64 {
-        self.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000))
+        Some(self.admitted(identity, limits, deadline_ns(self, timeout_ms), permit, memory))
     }
 
     fn admitted(
@@ -326,7 +340,7 @@ pub fn further_query(service: &Service, admitted: &Admitted) -> CallContext {
 /// it selects counts from 0.
 #[must_use]
 pub fn further_query_within(service: &Service, admitted: &Admitted, timeout_ms: u64) -> CallContext {
-    let deadline_ns = service.deadline_ns(timeout_ms).min(admitted.deadline_ns);
+    let deadline_ns = deadline_ns(service, timeout_ms).min(admitted.deadline_ns);
     let read = read_again(service, admitted, deadline_ns);
     service.call_context(read, admitted.limits)
 }

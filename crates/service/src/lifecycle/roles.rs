@@ -41,6 +41,19 @@ impl RoleParts {
         self.roles.is_all() || self.roles.has(Role::Owner)
     }
 
+    /// Returns true if the process opens a store: for samples, or as the place from which it maintains the
+    /// bucket.
+    #[must_use]
+    pub fn has_store(&self) -> bool {
+        self.has_samples() || self.roles.has(Role::Store)
+    }
+
+    /// Returns true if statements change the databases of the bucket, which are the original of a cluster.
+    #[must_use]
+    pub fn changes_bucket_databases(&self) -> bool {
+        self.roles.has(Role::Gateway) || self.roles.has(Role::Query)
+    }
+
     /// The gateway, once it is open.
     #[must_use]
     pub fn gateway(&self) -> Option<&Arc<Gateway>> {

@@ -26,6 +26,8 @@ use tokio::runtime::Handle;
 const TENANTS_MAX: usize = 10_000;
 /// Longest time for reading the databases of a tenant.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Age from which databases are read again for a name that they do not have.
+const MISS_AGE_NS: u64 = 1_000_000_000;
 
 /// Databases of all tenants.
 pub(crate) struct RemoteDatabases {
@@ -94,6 +96,65 @@ impl RemoteDatabases {
                 format!("the databases of tenant {tenant} in the bucket cannot be read: {error}; try again");
             QueryError::Unavailable { what }
         })
+    }
+
+    /// As [`RemoteDatabases::of`], read again if they do not have the database `name`, unless they were read
+    /// within [`MISS_AGE_NS`]: another process may have created it.
+    ///
+    /// # Errors
+    /// As [`RemoteDatabases::of`]; if the bucket does not answer again, the last ones stay in use.
+    pub(crate) fn with(
+        self: &Arc<RemoteDatabases>,
+        tenant: &TenantId,
+        name: &str,
+        ctx: &ReadContext,
+    ) -> Result<Arc<TenantCatalog>, QueryError> {
+        let known = self.of(tenant, ctx)?;
+        let slot = self.slot(tenant);
+        if known.database(name).is_some() || self.is_recent(&slot) {
+            return Ok(known);
+        }
+        ctx.begin_wait()?;
+        let timeout = Duration::from_nanos(ctx.remaining_ns().min(as_ns(READ_TIMEOUT)));
+        let read = async {
+            let _reading = slot.reading.lock().await;
+            // Another request may have read them meanwhile.
+            let current = slot.current.lock().clone();
+            match current.filter(|_| self.is_recent(&slot)) {
+                Some(version) => Ok(version.catalog),
+                None => self.read(tenant, &slot, timeout).await,
+            }
+        };
+        match self.handle.block_on(read) {
+            Ok(catalog) => Ok(catalog),
+            Err(error) => {
+                tracing::warn!(%tenant, %error, "reading the databases in the bucket failed, the last ones stay in use");
+                Ok(known)
+            }
+        }
+    }
+
+    /// Reads the databases of `tenant` after a change of this process, and returns them. Waits on the calling
+    /// thread.
+    ///
+    /// # Errors
+    /// As other requests.
+    pub(crate) fn read_changed(
+        &self,
+        tenant: &TenantId,
+        timeout: Duration,
+    ) -> Result<Arc<TenantCatalog>, BucketError> {
+        let slot = self.slot(tenant);
+        self.handle.block_on(async {
+            let _reading = slot.reading.lock().await;
+            self.read(tenant, &slot, timeout).await
+        })
+    }
+
+    /// Returns true if the last read began within [`MISS_AGE_NS`].
+    fn is_recent(&self, slot: &Slot) -> bool {
+        let read_ns = slot.current.lock().as_ref().map(|version| version.read_ns);
+        read_ns.is_some_and(|read_ns| self.clock.mono_ns().saturating_sub(read_ns) < MISS_AGE_NS)
     }
 
     /// Returns the databases of `tenant` and the number of their version, without a request; `None` if they

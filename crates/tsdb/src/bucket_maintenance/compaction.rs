@@ -61,7 +61,8 @@ pub(super) enum StepEnd {
 impl BucketCompaction<'_> {
     /// Runs the next step under the lease of the store. Blocks the thread until then.
     pub(super) fn run(&self, snapshot: &Snapshot) -> Result<StepEnd, String> {
-        let is_off = self.storage.options().compaction.block_bytes_max == 0 || !self.bucket().compacts();
+        let is_off =
+            self.storage.options().compaction.block_bytes_max == 0 || !self.bucket().rules().compacts();
         if is_off || self.maintenance.is_paused(JobKind::Compaction) {
             return Ok(StepEnd::Idle);
         }
@@ -120,7 +121,7 @@ impl BucketCompaction<'_> {
         let retention_ms =
             if !self.store.is_default() { limits.retention_ms } else { limits.bucket_retention_ms };
         let bounds = PlanBounds {
-            closed_ms: self.now_ms.saturating_sub(self.bucket().local_retention_ms()),
+            closed_ms: self.now_ms.saturating_sub(self.bucket().rules().compaction_delay_ms()),
             retention_ms,
             input_bytes_max: self.storage.options().compaction.block_bytes_max.saturating_mul(INPUT_PART),
         };

@@ -24,7 +24,7 @@ pub(super) struct LocalRetentionJobs;
 impl JobRunner for LocalRetentionJobs {
     fn search(&mut self, cx: &JobContext<'_>) -> Found {
         let Some(bucket) = cx.storage.bucket() else { return Found::All(Vec::new()) };
-        let oldest_ms = cx.now_ms.saturating_sub(bucket.local_retention_ms());
+        let oldest_ms = cx.now_ms.saturating_sub(bucket.rules().local_retention_ms());
         let tenants = cx.storage.blocks().all();
         let job = |(tenant, blocks): &(StoreId, Arc<TenantBlocks>)| {
             let list = blocks.list();
@@ -53,7 +53,7 @@ fn is_removable(storage: &Storage, store: &StoreId, block: &Arc<BlockEntry>, old
 fn remove_copies(cx: &JobContext<'_>, tenant: &StoreId) -> Result<(), BlockError> {
     let store = cx.storage.blocks();
     let (Some(blocks), Some(bucket)) = (store.tenant(tenant), cx.storage.bucket()) else { return Ok(()) };
-    let oldest_ms = cx.now_ms.saturating_sub(bucket.local_retention_ms());
+    let oldest_ms = cx.now_ms.saturating_sub(bucket.rules().local_retention_ms());
     let is_removable = |block: &Arc<BlockEntry>| is_removable(cx.storage, tenant, block, oldest_ms);
     let groups = groups_of(cx.storage.env(), &blocks)?;
     let is_removable = |group: &BlockGroup| group.is_complete() && group.blocks.iter().all(is_removable);

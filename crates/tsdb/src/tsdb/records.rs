@@ -41,6 +41,9 @@ pub enum ApplyRecordError {
         /// Id of the store in the bucket.
         id: BucketStoreId,
     },
+    /// The store was dropped after the record was written.
+    #[error("the store of the record was dropped")]
+    DroppedStore,
 }
 
 /// Application of records, see [`crate::Tsdb::records`]. One thread applies them.
@@ -127,14 +130,19 @@ impl Records<'_> {
     /// Returns the store of a record.
     ///
     /// # Errors
-    /// [`ApplyRecordError::UnknownStore`].
+    /// [`ApplyRecordError::UnknownStore`] and [`ApplyRecordError::DroppedStore`].
     pub fn store_of(&self, origin: &RecordOrigin) -> Result<StoreId, ApplyRecordError> {
         let id = match origin.store {
             RecordStore::Default => return Ok(StoreId::from(&origin.tenant)),
             RecordStore::Database(id) | RecordStore::Graphite(id) => id,
         };
-        let store = self.storage.databases().store_with_id(&origin.tenant, id);
-        store.ok_or_else(|| ApplyRecordError::UnknownStore { tenant: origin.tenant.clone(), id })
+        let databases = self.storage.databases();
+        databases.store_with_id(&origin.tenant, id).ok_or_else(|| {
+            match databases.is_dropped(&origin.tenant, id) {
+                true => ApplyRecordError::DroppedStore,
+                false => ApplyRecordError::UnknownStore { tenant: origin.tenant.clone(), id },
+            }
+        })
     }
 
     fn write(

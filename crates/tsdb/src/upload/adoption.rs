@@ -1,5 +1,5 @@
 //! Adoption of databases: those that the bucket has and the local catalogue does not become local ones, once
-//! per tenant and process.
+//! per tenant and process. In a cluster the bucket has the original, which the local catalogue follows.
 //!
 //! Invariants: a tenant counts as known only when its databases in the bucket were read and entered durably
 //! in the local catalogue, by this process or, if that has ids of the bucket, by an earlier one. Until then
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chronolith_bucket::Folder;
-use chronolith_model::databases::Adopted;
+use chronolith_format::bucket::databases::DatabasesSnapshot;
+use chronolith_model::databases::{Adopted, Followed};
 use chronolith_model::{TenantId, TimeRange};
 
 use crate::bucket::upload_state::{CATALOG_TIMEOUT, UploadState, text};
@@ -91,6 +92,17 @@ pub(super) fn adopt_all(
     Ok(with_drops)
 }
 
+/// Makes the local databases of `owner` equal to a copy of the bucket.
+pub(super) fn follow(storage: &Storage, owner: &TenantId, copy: &DatabasesSnapshot) -> Result<(), String> {
+    let Followed { added_count, dropped_count } = storage.databases().follow(owner, copy).map_err(text)?;
+    if added_count > 0 || dropped_count > 0 {
+        storage.changes().note_range(&owner.into(), TimeRange::ALL);
+        let number = copy.stamp.number;
+        tracing::info!(tenant = %owner, number, added_count, dropped_count, "databases of the bucket followed");
+    }
+    Ok(())
+}
+
 /// Enters the databases of the bucket in the local catalogue. Returns true if the bucket has dropped stores.
 fn adopt(
     storage: &Storage,
@@ -100,6 +112,10 @@ fn adopt(
 ) -> Result<bool, String> {
     let request = state.request(&Folder::of_tenant(owner), timeout);
     let Some(snapshot) = state.bucket().databases(&request).map_err(text)? else { return Ok(false) };
+    if state.bucket().rules().has_original_databases() {
+        follow(storage, owner, &snapshot)?;
+        return Ok(!snapshot.content.dropped.is_empty());
+    }
     let adopted = storage.databases().adopt(owner, &snapshot.content).map_err(text)?;
     storage.changes().note_range(&owner.into(), TimeRange::ALL);
     let Adopted { policy_count, conflicts } = adopted;

@@ -168,10 +168,10 @@ fn drops_of(catalog: &DatabaseCatalog, owner: &TenantId) -> Vec<BucketStoreId> {
 }
 
 /// Work on the databases of one tenant.
-struct OwnerUpload<'a> {
-    storage: &'a Storage,
-    state: &'a UploadState,
-    owner: &'a TenantId,
+pub(super) struct OwnerUpload<'a> {
+    pub(super) storage: &'a Storage,
+    pub(super) state: &'a UploadState,
+    pub(super) owner: &'a TenantId,
 }
 
 impl OwnerUpload<'_> {
@@ -219,7 +219,10 @@ impl OwnerUpload<'_> {
     }
 
     /// Removes the objects of stores that were dropped long enough ago, then their entries.
-    fn remove_dropped(&self, snapshot: Arc<DatabasesSnapshot>) -> Result<Arc<DatabasesSnapshot>, String> {
+    pub(super) fn remove_dropped(
+        &self,
+        snapshot: Arc<DatabasesSnapshot>,
+    ) -> Result<Arc<DatabasesSnapshot>, String> {
         let oldest_ms = self.storage.env().clock.now_ms().saturating_sub(REMOVAL_DELAY_MS);
         let due = snapshot.content.dropped.iter().filter(|dropped| dropped.dropped_ms <= oldest_ms);
         let due: HashSet<BucketStoreId> = due.map(|dropped| dropped.id).collect();

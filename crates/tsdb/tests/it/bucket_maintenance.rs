@@ -30,8 +30,21 @@ impl BucketMachine {
 
     fn open(&self, data_dir: &str) -> Arc<Tsdb> {
         let local_retention = Duration::from_secs(1);
-        let options = BucketOptions { local_retention, ..BucketOptions::new("file:///bucket") };
-        let bucket = Bucket::open(&options, &self.machine.env, self.runtime.handle()).expect("opens");
+        self.open_with(data_dir, &BucketOptions { local_retention, ..BucketOptions::new("file:///bucket") })
+    }
+
+    /// Opens a process that maintains the bucket of a cluster.
+    fn open_maintenance(&self, data_dir: &str) -> Arc<Tsdb> {
+        let options = BucketOptions {
+            compaction_delay: Some(Duration::from_secs(1)),
+            has_original_databases: true,
+            ..BucketOptions::new("file:///bucket")
+        };
+        self.open_with(data_dir, &options)
+    }
+
+    fn open_with(&self, data_dir: &str, options: &BucketOptions) -> Arc<Tsdb> {
+        let bucket = Bucket::open(options, &self.machine.env, self.runtime.handle()).expect("opens");
         let mut options = self.machine.options.clone();
         options.data_dir = PathBuf::from(data_dir);
         let (env, progress) = (self.machine.env.clone(), Arc::new(ReplayProgress::default()));
@@ -206,4 +219,49 @@ fn expired_blocks_leave_the_bucket() {
     machine.compare(&machine.open("/empty"), &HOURS[5..], NOTHING, "the newest block is left");
     machine.maintain(&tsdb, 13);
     assert!(metric(&tsdb, "bucket_removed_blocks_total") > 0.0);
+}
+
+/// Lets `hours` pass and maintains the bucket from all processes at the same time.
+fn maintain_together(machine: &BucketMachine, all: &[&Arc<Tsdb>], hours: u64) {
+    machine.machine.clock.advance(Duration::from_hours(hours));
+    all.iter().for_each(|tsdb| tsdb.maintenance().run());
+    for _ in 0..6 {
+        machine.machine.clock.advance(Duration::from_secs(1));
+        std::thread::scope(|scope| {
+            for tsdb in all {
+                scope.spawn(|| tsdb.bucket_jobs().maintain());
+            }
+        });
+    }
+}
+
+#[test]
+fn two_processes_that_maintain_the_bucket_do_no_harm_next_to_a_server_that_uploads() {
+    let (machine, tsdb) = BucketMachine::with_blocks(15);
+    let [first, second] = ["/store-1", "/store-2"].map(|dir| machine.open_maintenance(dir));
+    let sum = |name: &str| [&tsdb, &first, &second].map(|tsdb| metric(tsdb, name)).iter().sum::<f64>();
+    for (hours, when) in [(24, "compacted"), (13, "inputs removed"), (13, "marks removed")] {
+        maintain_together(&machine, &[&first, &second, &tsdb], hours);
+        for tsdb in [&tsdb, &first, &second, &machine.open("/empty")] {
+            machine.compare(tsdb, &HOURS, NOTHING, when);
+        }
+    }
+    assert!(sum("bucket_compactions_total") > 0.0);
+    assert!(sum("bucket_removed_blocks_total") >= 2.0, "{}", sum("bucket_removed_blocks_total"));
+    assert_eq!(sum("bucket_maintenance_failures_total"), 0.0);
+    // The server that uploads is gone: the others go on.
+    tsdb.close().expect("closes");
+    let late: Vec<i64> = HOURS.into_iter().chain([0]).collect();
+    let last = machine.open("/last");
+    for (place, name) in (0..).zip(NAMES) {
+        write(&last, &StoreId::anonymous(), name, &samples(0, place)).expect("stored");
+    }
+    last.maintenance().flush_closed(machine.machine.env.clock.now_ms()).expect("flushes");
+    last.bucket_jobs().upload_blocks();
+    drop(last);
+    maintain_together(&machine, &[&first, &second], 48);
+    for tsdb in [&first, &second] {
+        machine.compare(tsdb, &late, NOTHING, "without a server that uploads");
+    }
+    assert_eq!(sum("bucket_maintenance_failures_total"), 0.0);
 }

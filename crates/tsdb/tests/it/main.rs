@@ -9,6 +9,7 @@ mod bucket_damage;
 mod bucket_maintenance;
 mod bucket_repair;
 mod clock_guard;
+mod cluster_databases;
 mod compaction;
 mod damage;
 mod delete;

@@ -150,3 +150,81 @@ fn a_graphite_store_joins_that_of_the_bucket() {
     without.record(5);
     assert!(without.copy.has_graphite);
 }
+
+/// Applies a change to the original of a cluster; new stores get the ids from `first` on.
+fn apply(copy: &mut BucketDatabases, change: &CatalogChange, first: u8) -> Result<bool, CatalogError> {
+    let mut next = first;
+    let new_id = || {
+        next += 1;
+        id(next - 1)
+    };
+    copy.apply(change, new_id, NOW_MS)
+}
+
+fn create_change(name: &str) -> CatalogChange {
+    CatalogChange::CreateDatabase { name: name.to_owned(), policy: None }
+}
+
+#[test]
+fn statements_change_the_original_of_a_cluster() {
+    let mut copy = BucketDatabases::default();
+    assert_eq!(apply(&mut copy, &create_change("a"), 1), Ok(true));
+    assert_eq!(apply(&mut copy, &create_change("a"), 9), Ok(false), "a repeat changes nothing");
+    assert_eq!(apply(&mut copy, &create_change("b"), 2), Ok(true));
+    let create = CatalogChange::CreatePolicy {
+        database: "a".to_owned(),
+        name: "week".to_owned(),
+        options: PolicyOptions { duration_ns: Some(604_800_000_000_000), ..PolicyOptions::default() },
+        is_default: true,
+    };
+    assert_eq!(apply(&mut copy, &create, 3), Ok(true));
+    let ids: Vec<BucketStoreId> = copy.ids().collect();
+    assert_eq!(ids, [id(1), id(3), id(2)], "other stores keep their ids");
+    assert_eq!(copy.databases[0].default_policy, "week");
+    let drop_policy = CatalogChange::DropPolicy { database: "a".to_owned(), name: "autogen".to_owned() };
+    assert_eq!(apply(&mut copy, &drop_policy, 9), Ok(true));
+    let drop_database = CatalogChange::DropDatabase { name: "b".to_owned() };
+    assert_eq!(apply(&mut copy, &drop_database, 9), Ok(true));
+    assert_eq!(apply(&mut copy, &drop_database, 9), Ok(false));
+    let dropped = |byte| DroppedStore { id: id(byte), dropped_ms: NOW_MS };
+    assert_eq!(copy.dropped, [dropped(1), dropped(2)]);
+    assert_eq!(copy.ids().collect::<Vec<_>>(), [id(3)]);
+    assert_eq!(apply(&mut copy, &create_change("b"), 7), Ok(true));
+    assert_eq!(copy.ids().collect::<Vec<_>>(), [id(3), id(7)], "created again, with another store");
+    let wrong = apply(&mut copy, &create_change("x/y"), 8);
+    assert_eq!(wrong, Err(CatalogError::InvalidName));
+    assert_eq!(copy.databases.len(), 2);
+}
+
+#[test]
+fn a_catalogue_follows_the_original_of_a_cluster() {
+    let mut copy = BucketDatabases::default();
+    let mut local = DatabaseCatalog::default();
+    for (name, first) in [("a", 1), ("b", 2)] {
+        assert_eq!(apply(&mut copy, &create_change(name), first), Ok(true));
+    }
+    let followed = local.follow(&owner(), &copy);
+    assert_eq!(followed, Followed { added_count: 2, dropped_count: 0 });
+    let store_of = |local: &DatabaseCatalog, name: &str| {
+        let own = local.of(&owner()).expect("databases").database(name).cloned();
+        own.expect("the database").policies[0].store.clone()
+    };
+    let (a, b) = (store_of(&local, "a"), store_of(&local, "b"));
+    assert_eq!(local.follow(&owner(), &copy), Followed::default());
+    // Another duration, a database less, and one that was created again.
+    let options = PolicyOptions { duration_ns: Some(604_800_000_000_000), ..PolicyOptions::default() };
+    let (database, name) = ("a".to_owned(), "autogen".to_owned());
+    let alter = CatalogChange::AlterPolicy { database, name, options, is_default: true };
+    assert_eq!(apply(&mut copy, &alter, 9), Ok(true));
+    assert_eq!(apply(&mut copy, &CatalogChange::DropDatabase { name: "b".to_owned() }, 9), Ok(true));
+    assert_eq!(apply(&mut copy, &create_change("b"), 5), Ok(true));
+    copy.has_graphite = true;
+    assert_eq!(local.follow(&owner(), &copy), Followed { added_count: 2, dropped_count: 1 });
+    assert_eq!(local.dropped, [b.clone()]);
+    assert_eq!(store_of(&local, "a"), a, "the store of a policy that stays has its number");
+    assert!(store_of(&local, "b") != b);
+    let own = local.of(&owner()).expect("databases");
+    assert_eq!(own.databases[0].policies[0].duration_ns, 604_800_000_000_000);
+    assert_eq!(own.graphite.as_ref().and_then(|policy| policy.bucket_id), Some(BucketStoreId::GRAPHITE));
+    assert_eq!(local.bucket_drops, [], "the bucket knows what was dropped");
+}

@@ -90,7 +90,7 @@ async fn known(
         MemoryBudget::new("databases", u64::MAX),
     );
     let identity = identity.clone();
-    let known = tokio::task::spawn_blocking(move || databases.known(&identity, &ctx)).await;
+    let known = tokio::task::spawn_blocking(move || databases.known(&identity, "", &ctx)).await;
     let known = known.map_err(|error| ApiError::new(ErrorKind::Internal, error))?;
     Ok(known.map_err(ApiError::from)?)
 }

@@ -73,12 +73,8 @@ fn in_format(error: InfluxError, format: Format) -> Response<Body> {
 async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxError> {
     let request = QueryRequest::read(web, request).await?;
     audit::set_statements(&request);
-    let databases = Databases::of(&web.service)?;
     let is_writing = request.statements.iter().any(Statement::is_writing);
-    if is_writing {
-        // A read-only server has no store.
-        web.service.lifecycle.store()?;
-    }
+    let databases = databases_of(web, &request, is_writing)?;
     if request.is_foreign_get && is_writing {
         let text = "cross-origin request refused: changes need an origin allowed by --web.cors.origin";
         return Err(InfluxError::new(StatusCode::FORBIDDEN, text));
@@ -91,7 +87,9 @@ async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxE
     }
     let audited = audit::begin(web, &request, &caller).await?;
     let timeout_ms = web.service.options.influx.query_timeout_ms(web.service.options.query.timeout_ms);
-    let admitted = web.service.admit(&web.service.admission.query, &request.identity, timeout_ms).await?;
+    let class = &web.service.admission.query;
+    // Databases were found: no statement reads series that this server does not have.
+    let admitted = web.service.admit_without_source(class, &request.identity, timeout_ms).await?;
     let content_type = request.format.content_type();
     let kind = StreamKind {
         name: "InfluxQL query",
@@ -117,6 +115,22 @@ async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxE
     let mut response = answered.await?;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     Ok(response)
+}
+
+/// Databases of the statements. Gateways and query nodes read and change the bucket for statements on the
+/// catalogue.
+fn databases_of(web: &Web, request: &QueryRequest, is_writing: bool) -> Result<Databases, InfluxError> {
+    let lifecycle = &web.service.lifecycle;
+    let is_on_catalog = request.statements.iter().all(Statement::is_on_catalog);
+    if is_on_catalog && lifecycle.roles.changes_bucket_databases() {
+        return Ok(Databases::of_catalog(&web.service)?);
+    }
+    let databases = Databases::of(&web.service)?;
+    if is_writing {
+        // A read-only server has no store.
+        lifecycle.store()?;
+    }
+    Ok(databases)
 }
 
 /// Reads a response that no client waits for to its end: dropping it would end its statements.
@@ -183,7 +197,7 @@ fn execute_all(
             return sink.finish();
         }
     };
-    let known = databases.known(&request.identity, ctx)?;
+    let known = databases.known(&request.identity, &request.database, ctx)?;
     let storage = TenantStorage {
         service: &web.service,
         databases: known,

@@ -154,7 +154,7 @@ async fn check(web: &Arc<Web>, api: Api, parts: &Parts) -> Result<(Destination, 
     let databases = Databases::written_to(&web.service, &destination)?;
     let caller = Caller::of_request(web, &databases, parts, &params).await?;
     let target = Target::of(api, &params)?;
-    let catalog = catalog_of(web, &databases, &tenant).await?;
+    let catalog = catalog_of(web, &databases, &tenant, &target.database).await?;
     let Some(database) = catalog.database(&target.database) else {
         check_known(&databases, &tenant, &target.database)?;
         return Err(missing_database(web, &target.database));
@@ -238,11 +238,13 @@ fn check_consistency(level: &str) -> Result<(), InfluxError> {
     }
 }
 
-/// Databases of a tenant. On a gateway the first request of a tenant waits for the bucket.
+/// Databases of a tenant. On a gateway the first request of a tenant waits for the bucket, and so does one
+/// that names a database which may be new.
 async fn catalog_of(
     web: &Arc<Web>,
     databases: &Databases,
     tenant: &TenantId,
+    database: &str,
 ) -> Result<Arc<TenantCatalog>, InfluxError> {
     let sources = match databases {
         Databases::Local(store) => {
@@ -254,8 +256,9 @@ async fn catalog_of(
     let budget = web.service.admission.write_memory.of(tenant, 0).budget.clone();
     let ctx = ReadContext::new(web.service.env.clock.clone(), deadline_ns, budget);
     let tenant = tenant.clone();
+    let database = database.to_owned();
     // At most as many threads as there are connections of tenants that this gateway has not seen.
-    let read = tokio::task::spawn_blocking(move || sources.databases_of(&tenant, &ctx)).await;
+    let read = tokio::task::spawn_blocking(move || sources.databases_with(&tenant, &database, &ctx)).await;
     let unavailable = |why: String| ApiError::new(ErrorKind::Unavailable, why);
     Ok(read
         .map_err(|error| unavailable(error.to_string()))?

@@ -1,15 +1,17 @@
-//! Databases of a tenant: the store's, or on a read-only server the databases in the bucket.
+//! Databases of a tenant: of the store, or of the bucket on a server without a store. Gateways and query
+//! nodes of a cluster change the latter.
 //!
-//! Invariants: a request sees one version of the catalogue of a read-only server; a name that is not in the
-//! catalogue is missing only if all databases of the bucket are known.
+//! Invariants: a request sees one version of the catalogue of the bucket, and its own changes; a name that is
+//! not in the catalogue is missing only if all databases of the bucket are known.
 //! Not here: statements (`storage`), users and privileges (`server`).
 
 use std::sync::Arc;
 
-use chronolith_model::databases::TenantCatalog;
+use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::query::NoSeries;
 use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::{BucketSources, Tsdb};
+use parking_lot::Mutex;
 
 use crate::access::Identity;
 use crate::refusal::Refusal;
@@ -21,7 +23,7 @@ use crate::write::destination::Destination;
 pub enum Databases {
     /// A server with a data directory.
     Local(Arc<Tsdb>),
-    /// A read-only server.
+    /// A server without a data directory.
     Bucket(Arc<BucketSources>),
 }
 
@@ -34,8 +36,9 @@ pub struct TenantDatabases {
 enum Origin {
     /// A server with a data directory.
     Local(Arc<Tsdb>),
-    /// A read-only server, with the databases at the start of the request.
-    Bucket { sources: Arc<BucketSources>, catalog: Arc<TenantCatalog> },
+    /// A server without a data directory, with the databases at the start of the request or after its last
+    /// change.
+    Bucket { sources: Arc<BucketSources>, catalog: Mutex<Arc<TenantCatalog>> },
 }
 
 impl Databases {
@@ -49,6 +52,18 @@ impl Databases {
             (Some(store), _) => Ok(Databases::Local(store.clone())),
             (None, Some(bucket)) => Ok(Databases::Bucket(bucket.clone())),
             (None, None) => Err(Refusal::Starting("the store is not open".to_owned())),
+        }
+    }
+
+    /// Databases that statements on the catalogue alone read and change: as [`Databases::of`], and the
+    /// databases of the bucket on a gateway, which has no samples.
+    ///
+    /// # Errors
+    /// While the server starts or stops.
+    pub fn of_catalog(service: &Service) -> Result<Databases, Refusal> {
+        match service.lifecycle.roles.gateway() {
+            Some(_) => Databases::written_to(service, &service.lifecycle.destination()?),
+            None => Databases::of(service),
         }
     }
 
@@ -74,11 +89,17 @@ impl Databases {
         }
     }
 
-    /// Waits until the databases of the tenant of `identity` are known. Called on a thread that may wait.
+    /// Waits until the databases of the tenant of `identity` are known, among them `database` if that exists.
+    /// Called on a thread that may wait.
     ///
     /// # Errors
     /// If the bucket does not answer.
-    pub fn known(&self, identity: &Identity, ctx: &ReadContext) -> Result<TenantDatabases, QueryError> {
+    pub fn known(
+        &self,
+        identity: &Identity,
+        database: &str,
+        ctx: &ReadContext,
+    ) -> Result<TenantDatabases, QueryError> {
         let tenant = identity.tenant();
         let origin = match self {
             Databases::Local(store) => {
@@ -86,7 +107,11 @@ impl Databases {
                 Origin::Local(store.clone())
             }
             Databases::Bucket(sources) => {
-                Origin::Bucket { sources: sources.clone(), catalog: sources.databases_of(tenant, ctx)? }
+                let catalog = match database {
+                    "" => sources.databases_of(tenant, ctx)?,
+                    database => sources.databases_with(tenant, database, ctx)?,
+                };
+                Origin::Bucket { sources: sources.clone(), catalog: Mutex::new(catalog) }
             }
         };
         Ok(TenantDatabases { identity: identity.clone(), origin })
@@ -99,7 +124,7 @@ impl TenantDatabases {
         TenantDatabases { identity, origin: Origin::Local(store) }
     }
 
-    /// The store; `None` on a read-only server.
+    /// The store; `None` on a server without one.
     pub fn store(&self) -> Option<&Arc<Tsdb>> {
         match &self.origin {
             Origin::Local(store) => Some(store),
@@ -122,7 +147,35 @@ impl TenantDatabases {
             Origin::Local(store) => {
                 store.databases().catalog().of(self.tenant()).cloned().unwrap_or_default()
             }
-            Origin::Bucket { catalog, .. } => catalog.clone(),
+            Origin::Bucket { catalog, .. } => catalog.lock().clone(),
+        }
+    }
+
+    /// Changes the databases, durably.
+    ///
+    /// # Errors
+    /// [`CatalogError`]; a server that only reads refuses all changes.
+    pub fn change(&self, service: &Service, change: &CatalogChange) -> Result<(), CatalogError> {
+        let refused = |refusal: Refusal| CatalogError::Storage(refusal.to_string());
+        match &self.origin {
+            Origin::Local(_) => {
+                let store = service.lifecycle.store().map_err(refused)?;
+                store.databases().change(self.tenant(), change)
+            }
+            Origin::Bucket { sources, catalog } => {
+                if !service.lifecycle.roles.changes_bucket_databases() {
+                    return Err(refused(Refusal::ReadOnly));
+                }
+                check_of_cluster(change)?;
+                *catalog.lock() = sources.change_databases(self.tenant(), change)?;
+                // An owner in this process would notice later.
+                if let Some(store) = service.lifecycle.opened()
+                    && let Err(error) = store.databases().read_again(self.tenant())
+                {
+                    tracing::warn!(tenant = %self.tenant(), error, "reading changed databases failed, they are read again later");
+                }
+                Ok(())
+            }
         }
     }
 
@@ -131,7 +184,8 @@ impl TenantDatabases {
         self.identity.filtered(match &self.origin {
             Origin::Local(tsdb) => tsdb.reader().typed_queryable(store),
             Origin::Bucket { sources, catalog } => {
-                sources.typed_queryable(self.tenant(), catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
+                let found = sources.typed_queryable(self.tenant(), &catalog.lock(), store);
+                found.unwrap_or_else(|| Arc::new(NoSeries))
             }
         })
     }
@@ -141,7 +195,8 @@ impl TenantDatabases {
         self.identity.filtered(match &self.origin {
             Origin::Local(tsdb) => tsdb.reader().as_metrics(store),
             Origin::Bucket { sources, catalog } => {
-                sources.as_metrics(self.tenant(), catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
+                let found = sources.as_metrics(self.tenant(), &catalog.lock(), store);
+                found.unwrap_or_else(|| Arc::new(NoSeries))
             }
         })
     }
@@ -158,7 +213,32 @@ impl TenantDatabases {
     pub fn sample_ranges(&self, store: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
         match &self.origin {
             Origin::Local(tsdb) => tsdb.reader().sample_ranges(store, ctx),
-            Origin::Bucket { sources, catalog } => sources.sample_ranges(self.tenant(), catalog, store, ctx),
+            Origin::Bucket { sources, catalog } => {
+                let catalog = catalog.lock().clone();
+                sources.sample_ranges(self.tenant(), &catalog, store, ctx)
+            }
         }
     }
+}
+
+/// Refuses changes that a cluster has no place for: users are in no bucket, and nothing runs continuous
+/// queries there.
+fn check_of_cluster(change: &CatalogChange) -> Result<(), CatalogError> {
+    use CatalogChange as C;
+    let what = match change {
+        C::CreateDatabase { .. }
+        | C::CreateGraphiteStore
+        | C::DropDatabase { .. }
+        | C::CreatePolicy { .. }
+        | C::AlterPolicy { .. }
+        | C::DropPolicy { .. }
+        | C::DropContinuousQuery { .. } => return Ok(()),
+        C::CreateContinuousQuery { .. } | C::SetLastRun { .. } => "no continuous queries",
+        C::CreateUser { .. }
+        | C::DropUser { .. }
+        | C::SetPassword { .. }
+        | C::SetPrivilege { .. }
+        | C::SetAdmin { .. } => "no users of InfluxDB, use an access file (--access.file)",
+    };
+    Err(CatalogError::Storage(format!("a cluster has {what}")))
 }

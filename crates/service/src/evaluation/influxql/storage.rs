@@ -56,7 +56,7 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn change(&self, change: &CatalogChange) -> Result<(), CatalogError> {
-        self.store().map_err(CatalogError::Storage)?.databases().change(self.tenant, change)
+        self.databases.change(self.service, change)
     }
 
     fn source(&self, store: &StoreId) -> Arc<dyn Queryable> {
