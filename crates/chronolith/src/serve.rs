@@ -39,7 +39,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let reload = reload(&env, matches, &settings);
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
     let roles = &settings.server.service.cluster.roles;
-    let has_store = !is_read_only && (roles.is_all() || roles.has(Role::Owner));
+    let has_store = !is_read_only && (roles.is_all() || roles.has(Role::Owner) || roles.has(Role::Store));
     let data_dir = has_store.then_some(settings.server.service.tsdb.data_dir.as_path());
     if let Some(dir) = data_dir {
         let warning = foreign_dir::refuse_foreign(&*env.disk, dir)?;

@@ -22,6 +22,9 @@ pub use self::security::{LogLogin, LogSecurity, LogTls, SaslMechanism};
 const PARTITION_SERIES: u64 = 10_000_000;
 /// Lag of an owner that is ready, unless it is set.
 pub(crate) const READY_LAG: Duration = Duration::from_secs(2);
+/// Age from which the role store compacts blocks, unless it is set: owners publish a window an hour after its
+/// end, and may lag.
+const COMPACTION_DELAY: Duration = Duration::from_secs(3 * 3600);
 
 /// Options of a process.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +37,21 @@ pub struct ClusterOptions {
     pub gateway: GatewayOptions,
     /// The partition of an owner.
     pub owner: PartitionOptions,
+    /// Maintenance of the bucket.
+    pub maintenance: MaintenanceOptions,
+}
+
+/// Maintenance of the bucket by the role `store`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MaintenanceOptions {
+    /// Age of the newest sample of a block from which it is compacted.
+    pub compaction_delay: Duration,
+}
+
+impl Default for MaintenanceOptions {
+    fn default() -> MaintenanceOptions {
+        MaintenanceOptions { compaction_delay: COMPACTION_DELAY }
+    }
 }
 
 /// The partition of an owner.

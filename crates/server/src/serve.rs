@@ -4,6 +4,7 @@
 //! sample is durable and the next start has nothing to replay.
 //! Not here: what requests do (`http`).
 
+pub(crate) mod bucket_maintenance;
 mod carbon;
 mod connection;
 mod error;
@@ -41,6 +42,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use self::bucket_maintenance::set_cluster_options;
 pub use self::error::RunError;
 use self::issuer_keys::KeyFetcher;
 use self::owner::OwnedPartition;
@@ -118,6 +120,7 @@ impl Server {
         let mut options = web.options.bucket.clone();
         if let Some(options) = &mut options {
             options.field_separator.clone_from(&web.service.options.tsdb.field_separator);
+            set_cluster_options(options, &web.service.options.cluster);
         }
         let bucket = options.map(|options| self.open_bucket(&options)).transpose()?;
         if let Some(bucket) = bucket.clone().filter(|sources| sources.bucket().is_read_only()) {
@@ -132,6 +135,7 @@ impl Server {
             None => None,
         };
         let roles = web.service.lifecycle.roles.roles();
+        let maintains_bucket = roles.has(Role::Store);
         if roles.is_all() {
             self.spawn_store(opened, move |web| {
                 let options = web.service.options.tsdb_options();
@@ -150,7 +154,14 @@ impl Server {
                 let run = move || owned.run(&web, &stop);
                 self.running.threads.push(thread::spawn("owner", run).map_err(RunError::Threads)?);
             }
+            None if maintains_bucket => {
+                self.spawn_opening_of_store(opened, move |web| bucket_maintenance::open_store(web, bucket))?;
+                self.spawn_maintenance()?;
+            }
             None => drop(opened.send(Opening::Done)),
+        }
+        if maintains_bucket {
+            self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.bucket_jobs().maintain())?;
         }
         if roles.has(Role::Gateway) { self.spawn_self_scrape() } else { Ok(()) }
     }
@@ -184,8 +195,8 @@ impl Server {
         Ok(())
     }
 
-    /// Opens the store on a thread of its own, and starts its background work.
-    fn spawn_store(
+    /// Opens the store on a thread of its own.
+    fn spawn_opening_of_store(
         &mut self,
         opened: watch::Sender<Opening>,
         open: impl FnOnce(&Web) -> Result<Arc<Tsdb>, OpenError> + Send + 'static,
@@ -196,8 +207,27 @@ impl Server {
             let _ = opened.send(open_store(&web, open));
         };
         // Not joined: a replay cannot be interrupted, and a stop must not wait for it.
-        thread::spawn("replay", open).map_err(RunError::Threads)?;
+        thread::spawn("replay", open).map(drop).map_err(RunError::Threads)
+    }
+
+    /// Starts maintenance of the store, and uploads to the bucket.
+    fn spawn_maintenance(&mut self) -> Result<(), RunError> {
         self.spawn_rounds("maintenance", |_| TICK_PAUSE, |store| store.maintenance().run())?;
+        if self.running.web.options.bucket.is_some() {
+            // An upload waits for requests, which must hold up no other work.
+            self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.bucket_jobs().upload_blocks())?;
+        }
+        Ok(())
+    }
+
+    /// Opens the store on a thread of its own, and starts its background work.
+    fn spawn_store(
+        &mut self,
+        opened: watch::Sender<Opening>,
+        open: impl FnOnce(&Web) -> Result<Arc<Tsdb>, OpenError> + Send + 'static,
+    ) -> Result<(), RunError> {
+        self.spawn_opening_of_store(opened, open)?;
+        self.spawn_maintenance()?;
         // A thread of its own: a block that takes a minute to write must not hold up the interval's sync.
         self.spawn_rounds(
             "wal-sync",
@@ -211,12 +241,7 @@ impl Server {
             |store| store.wal_jobs().prepare_segment(),
         )?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
-        self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.wal_jobs().roll_checkpoint())?;
-        if self.running.web.options.bucket.is_some() {
-            // An upload waits for requests, which must hold up no other work.
-            self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.bucket_jobs().upload_blocks())?;
-        }
-        Ok(())
+        self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.wal_jobs().roll_checkpoint())
     }
 
     /// Starts the background work of a server whose store clients may change: rules, removal of tenants, and

@@ -1,6 +1,7 @@
 //! Lifecycle of the server's store: replaying, open, draining, closing. A read-only server over a bucket has
 //! no store, only sources that queries read; one over a data directory has a store that no caller changes; a
-//! gateway has neither, and an owner a store that only records of the replicated log change (`roles`).
+//! gateway has neither, an owner a store that only records of the replicated log change, and a process that
+//! maintains the bucket a store without samples, which is its place on disk (`roles`).
 //! Invariants: store and sources are set once, when the replay is done; before that, and once the store is
 //! being closed, only endpoints that need neither answer.
 //! Not here: who opens and closes it (`server::serve`).
@@ -61,9 +62,10 @@ pub struct ReplaySnapshot {
 impl Lifecycle {
     /// The state before the replay. On a read-only server, and on an owner, callers may read the store alone.
     pub(super) fn new(is_read_only: bool, roles: &Roles) -> Lifecycle {
-        let change_refusal = match roles.has(Role::Owner) {
-            true => Some(Refusal::Owner),
-            false => is_read_only.then_some(Refusal::ReadOnlyStore),
+        let change_refusal = match (roles.has(Role::Owner), roles.has(Role::Store)) {
+            (true, _) => Some(Refusal::Owner),
+            (false, true) => Some(Refusal::Maintenance),
+            (false, false) => is_read_only.then_some(Refusal::ReadOnlyStore),
         };
         Lifecycle { roles: RoleParts::new(roles), change_refusal, ..Lifecycle::default() }
     }
@@ -119,6 +121,11 @@ impl Lifecycle {
     fn answering(&self) -> Result<&Opened, Refusal> {
         if self.is_closing.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
+        }
+        // A store that maintains the bucket has none of the newest samples.
+        if self.roles.has_store() && !self.roles.has_samples() {
+            let is_gateway = self.roles.roles().has(Role::Gateway);
+            return Err(if is_gateway { Refusal::Gateway } else { Refusal::Maintenance });
         }
         self.store.get().ok_or_else(|| match self.roles.has_samples() {
             true => Refusal::Starting(self.replay_text()),
@@ -189,7 +196,7 @@ impl Lifecycle {
         if let Some(why) = self.failure.get() {
             return Some(why.clone());
         }
-        if self.roles.has_samples() {
+        if self.roles.has_store() {
             let Some(opened) = self.store.get() else { return Some(self.replay_text()) };
             if let Some(failure) = opened.store.as_ref().and_then(|store| store.failure()) {
                 return Some(failure.to_string());

@@ -34,6 +34,12 @@ pub enum Refusal {
          send writes to a gateway"
     )]
     Owner,
+    /// A request for samples, a write or a change to a server that maintains the bucket.
+    #[error(
+        "this server maintains the bucket (--role store) and has no samples; send writes to a gateway, and \
+         queries to a query node"
+    )]
+    Maintenance,
     /// No permit.
     #[error(transparent)]
     Permit(#[from] AdmissionError),

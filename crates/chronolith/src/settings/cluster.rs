@@ -20,8 +20,6 @@ use super::declaration::{Form, Setting, Settings};
 use super::nodes;
 use super::value::{self, set};
 
-/// Roles that this version does not have.
-const UNAVAILABLE: [Role; 1] = [Role::Store];
 /// Copies of each partition of a topic whose setting names no number.
 const REPLICATION_FACTOR: u16 = 3;
 /// File of Linux with the name of the machine.
@@ -32,7 +30,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "role",
         "all",
         Form::List("ROLE"),
-        "The process works as all (a server of its own), with --log as gateway (takes writes), owner (stores a partition of the log) or both, with --owners as query (answers over owners and the bucket)",
+        "The process works as all (a server of its own), with --log as gateway (takes writes), owner (stores a partition of the log) or both, with --owners as query (answers over owners and the bucket), as store (maintains the bucket), also next to gateway or owner",
         |s, v| set(&mut s.server.service.cluster.roles, v.parse()),
     ),
     Setting::server(
@@ -148,6 +146,16 @@ pub(super) static SETTINGS: &[Setting] = &[
         |s, v| {
             let lag = value::duration_positive(v).map(Duration::from_millis);
             set(&mut s.server.service.cluster.owner.ready_lag, lag)
+        },
+    ),
+    Setting::server(
+        "store.compaction-delay",
+        "3h",
+        Form::Duration,
+        "Age of the newest sample of a block from which the role store compacts it; by then all owners have published its window",
+        |s, v| {
+            let delay = value::duration_positive(v).map(Duration::from_millis);
+            set(&mut s.server.service.cluster.maintenance.compaction_delay, delay)
         },
     ),
     Setting::server(
@@ -274,11 +282,18 @@ pub(super) fn check(settings: &mut Settings, disk: &dyn Disk) -> Result<(), Stri
     if roles.has(Role::Query) {
         return Ok(());
     }
+    let is_store_alone = roles.list() == [Role::Store];
     match (roles.is_all(), log) {
         (true, None) => return Ok(()),
+        (false, None) if is_store_alone => {}
+        (false, Some(_)) if is_store_alone => {
+            return Err("log: expected none for role store, which maintains the bucket alone".to_owned());
+        }
         (true, Some(_)) => {
-            return Err("role: expected gateway, owner or gateway,owner: a server with role all has no log"
-                .to_owned());
+            return Err(
+                "role: expected gateway, owner or both with --log: a server with role all has no log"
+                    .to_owned(),
+            );
         }
         (false, None) => {
             let names: Vec<&str> = roles.list().iter().map(|role| role.name()).collect();
@@ -296,10 +311,7 @@ pub(super) fn check(settings: &mut Settings, disk: &dyn Disk) -> Result<(), Stri
         let choice = owner.partition.ok_or("owner.partition: expected the number of a partition, or auto")?;
         owner.partition = Some(PartitionChoice::Number(partition_number(choice, disk)?));
     }
-    match roles.list().iter().find(|role| UNAVAILABLE.contains(role)) {
-        None => Ok(()),
-        Some(role) => Err(format!("role: this version has no role {}", role.name())),
-    }
+    Ok(())
 }
 
 /// Checks the settings of the log together.
@@ -348,7 +360,7 @@ fn check_bucket(settings: &Settings) -> Result<(), String> {
         );
     };
     if bucket.is_read_only {
-        return Err("read-only: expected false for the roles gateway and owner".to_owned());
+        return Err("read-only: expected false for the roles gateway, owner and store".to_owned());
     }
     if bucket.store.layout != BucketLayout::Mimir {
         return Err("bucket.layout: expected mimir, the layout thanos has no place for a cluster".to_owned());
@@ -362,10 +374,11 @@ fn check_inputs(settings: &Settings) -> Result<(), String> {
     if !service.rules.files.is_empty() {
         return Err("rules.files: expected none: rules run on a server with role all".to_owned());
     }
-    if !service.influx.udp.is_empty() {
-        return Err("influx.udp: expected none: it creates databases, which no gateway does yet".to_owned());
+    let is_gateway = service.cluster.roles.has(Role::Gateway);
+    if !is_gateway && !service.influx.udp.is_empty() {
+        return Err("influx.udp: expected none without the role gateway".to_owned());
     }
-    if !service.cluster.roles.has(Role::Gateway) && !service.write.carbon.listeners.is_empty() {
+    if !is_gateway && !service.write.carbon.listeners.is_empty() {
         return Err("carbon.listen, carbon.pickle-listen: expected none without the role gateway".to_owned());
     }
     Ok(())

@@ -22,7 +22,11 @@ fn flags(root: &Path, roles: &str) -> Vec<String> {
 }
 
 fn start(root: &Path) -> Server {
-    let flags = flags(root, "gateway,owner");
+    start_as(root, "gateway,owner")
+}
+
+fn start_as(root: &Path, roles: &str) -> Server {
+    let flags = flags(root, roles);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     Server::start(&root.join("data"), &flags)
 }
@@ -114,4 +118,22 @@ fn starts_that_cannot_be_end_with_2_and_say_what_was_expected() {
     let (code, text) = ended(root.path(), &flags(root.path(), "gateway"));
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("the replicated log: "), "{text}");
+}
+
+#[test]
+fn the_bucket_is_maintained_by_a_process_of_its_own_or_next_to_other_roles() {
+    let root = temp_dir();
+    let now = now_ms();
+    let mut all = start_as(root.path(), "gateway,owner,store");
+    write(&all, 0, now);
+    assert_eq!(count(&all, now), 100.0);
+    let url = format!("file://{}", root.path().join("bucket").display());
+    let flags = ["--role", "store", "--bucket", &url, "--self-scrape", "off"];
+    let mut alone = Server::start(&root.path().join("scratch"), &flags);
+    let answer = alone.request("GET", "/api/v1/query?query=up", &[], b"");
+    assert_eq!(answer.status, 405, "{}", answer.text());
+    let metrics = alone.request("GET", "/metrics", &[], b"");
+    assert!(metrics.text().contains("chronolith_bucket_compactions_total"), "{}", metrics.text());
+    assert_eq!(alone.stop(), Some(0), "a clean stop");
+    assert_eq!(all.stop(), Some(0), "a clean stop");
 }

@@ -80,7 +80,7 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
             collect(server::TENANT_LIMITS, &server::tenant_limit_uses(web), out);
             collect_store(&store.statistics().stats(), out);
         }
-        None if web.service.lifecycle.is_storeless() || !roles.has_samples() => {}
+        None if web.service.lifecycle.is_storeless() || !roles.has_store() => {}
         None => collect(server::REPLAY, web, out),
     }
     families

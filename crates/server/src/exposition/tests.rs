@@ -43,6 +43,7 @@ async fn gathered() -> Vec<Family> {
     });
     families.extend(gather(&encrypted.web));
     let process = Process::started("gateway,owner").await;
+    process.observed().await;
     families.extend(gather(&process.server.web));
     families.extend(gather(&query_node().await.web));
     families

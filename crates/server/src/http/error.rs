@@ -218,9 +218,11 @@ impl From<Refusal> for ApiError {
             Refusal::Starting(_) | Refusal::Stopping | Refusal::Permit(_) | Refusal::Memory(_) => {
                 ErrorKind::Unavailable
             }
-            Refusal::ReadOnly | Refusal::ReadOnlyStore | Refusal::Gateway | Refusal::Owner => {
-                ErrorKind::ReadOnly
-            }
+            Refusal::ReadOnly
+            | Refusal::ReadOnlyStore
+            | Refusal::Gateway
+            | Refusal::Owner
+            | Refusal::Maintenance => ErrorKind::ReadOnly,
             Refusal::Panicked(_) => ErrorKind::Internal,
         };
         ApiError::new(kind, refusal)

@@ -9,9 +9,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_base::MemoryBudget;
 use chronolith_ingest::line_protocol::{self, DecodeOptions, ParseReason, Precision, Refused};
-use chronolith_model::databases::CatalogChange;
-use chronolith_model::{StoreId, TenantId, WriteBatch};
+use chronolith_model::databases::{BucketStoreId, CatalogChange};
+use chronolith_model::{ReadContext, StoreId, TenantId, WriteBatch};
 use chronolith_service::access::Identity;
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::options::UdpListener;
@@ -31,6 +32,8 @@ const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 const QUEUE_COUNT_MAX: usize = 4096;
 /// Bytes of datagrams that are stored together.
 const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Longest wait of a gateway for the databases in the bucket, ns.
+const CATALOG_WAIT_NS: u64 = 10_000_000_000;
 /// Pause while the store is not open yet.
 const OPENING_PAUSE: Duration = Duration::from_millis(100);
 
@@ -136,10 +139,10 @@ impl DatagramStore for LineProtocol {
 
     fn store(&self, web: &Web, store: &Destination, body: Vec<u8>) -> Result<(), String> {
         let options = &self.0;
-        let Destination::Store(tsdb) = store else {
-            return Err("a gateway has no UDP listeners of line protocol".to_owned());
+        let (target, id) = match store {
+            Destination::Store(tsdb) => (target(tsdb, options)?, None),
+            Destination::Log(_) => target_in_bucket(web, options)?,
         };
-        let target = target(tsdb, options)?;
         let precision = Precision::of_write(&options.precision)?;
         let decode = DecodeOptions {
             line_bytes_max: web.service.options.influx.line_bytes_max,
@@ -150,7 +153,7 @@ impl DatagramStore for LineProtocol {
         let identity = Identity::internal(&tenant);
         let to = WriteTarget {
             identity: &identity,
-            store: TargetStore::Policy { store: &target, id: None },
+            store: TargetStore::Policy { store: &target, id },
             writer: Writer::Client,
         };
         let mut writing = web.service.writes.begin(store, to);
@@ -193,10 +196,32 @@ fn target(store: &Tsdb, options: &UdpListener) -> Result<StoreId, String> {
     find().flatten().ok_or_else(|| format!("retention policy not found: {}", options.policy))
 }
 
+/// As [`target`] on a gateway, in the databases of the bucket.
+fn target_in_bucket(web: &Web, options: &UdpListener) -> Result<(StoreId, Option<BucketStoreId>), String> {
+    let sources = web.service.bucket.get().ok_or("the bucket is being opened")?;
+    let tenant = TenantId::anonymous();
+    let name = &options.database;
+    let clock = web.service.env.clock.clone();
+    let deadline_ns = clock.mono_ns().saturating_add(CATALOG_WAIT_NS);
+    let ctx = ReadContext::new(clock, deadline_ns, MemoryBudget::new("databases", u64::MAX));
+    let known = sources.databases_with(&tenant, name, &ctx).map_err(|error| error.to_string())?;
+    let catalog = match known.database(name) {
+        Some(_) => known,
+        None => {
+            let change = CatalogChange::CreateDatabase { name: name.clone(), policy: None };
+            sources.change_databases(&tenant, &change).map_err(|error| error.to_string())?
+        }
+    };
+    let policy = catalog.database(name).and_then(|database| database.policy(&options.policy));
+    let policy = policy.ok_or_else(|| format!("retention policy not found: {}", options.policy))?;
+    Ok((policy.store.clone(), policy.bucket_id))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::http::tests::Fixture;
+    use crate::http::tests::cluster::Process;
 
     /// Sends datagrams to a listener, and returns what InfluxQL reads afterwards.
     async fn received(policy: &str, precision: &str, datagrams: &[&str], query: &str) -> String {
@@ -231,6 +256,29 @@ mod tests {
         assert!(found.contains(r#""values":[[1000000000,1],[2000000000,2]]"#), "{found}");
         let found = received("autogen", "", &["m v=1 7"], "SELECT%20v%20FROM%20autogen.m").await;
         assert!(found.contains(r#""values":[[7,1]]"#), "{found}");
+    }
+
+    #[tokio::test]
+    async fn datagrams_to_a_gateway_go_to_the_log() {
+        let process = Process::started("gateway,owner").await;
+        let listener = LineProtocol(UdpListener {
+            listen: "127.0.0.1:0".to_owned(),
+            database: "udp".to_owned(),
+            policy: String::new(),
+            precision: "s".to_owned(),
+        });
+        let web = process.server.web.clone();
+        for (value, count) in [(1, 2), (2, 3)] {
+            let (web, listener) = (web.clone(), listener.clone());
+            let stored = tokio::task::spawn_blocking(move || {
+                let destination = web.service.lifecycle.destination().expect("a gateway");
+                listener.store(&web, &destination, format!("cpu,host=a v={value} {value}").into_bytes())
+            });
+            stored.await.expect("no panic").expect("stored");
+            process.applied(count).await;
+        }
+        let found = process.server.get("/query?db=udp&epoch=ns&q=SELECT%20v%20FROM%20cpu").await.text;
+        assert!(found.contains(r#""values":[[1000000000,1],[2000000000,2]]"#), "{found}");
     }
 
     #[tokio::test]

@@ -45,7 +45,7 @@ fn roles_that_cannot_be_end_with_2_and_name_the_setting() {
     );
     check_refused(
         &with(&[]),
-        "role: expected gateway, owner or gateway,owner: a server with role all has no log",
+        "role: expected gateway, owner or both with --log: a server with role all has no log",
     );
     check_refused(
         &["--role", "gateway", "--log", "dir:///topic"],
@@ -53,14 +53,24 @@ fn roles_that_cannot_be_end_with_2_and_name_the_setting() {
     );
     check_refused(
         &with(&["--role", "gateway", "--read-only"]),
-        "read-only: expected false for the roles gateway and owner",
+        "read-only: expected false for the roles gateway, owner and store",
     );
     check_refused(
         &with(&["--role", "gateway", "--bucket.layout", "thanos"]),
         "bucket.layout: expected mimir, the layout thanos has no place for a cluster",
     );
-    check_refused(&with(&["--role", "store"]), "role: this version has no role store");
-    check_refused(&with(&["--role", "gateway,store"]), "role: this version has no role store");
+    check_refused(
+        &with(&["--role", "store"]),
+        "log: expected none for role store, which maintains the bucket alone",
+    );
+    check_refused(
+        &["--role", "store"],
+        "bucket: expected the URL of the bucket that all roles share, such as s3://BUCKET",
+    );
+    check_refused(
+        &["--role", "query,store", "--bucket", "file:///bucket"],
+        "role: expected query alone: this version has no other role next to it",
+    );
 }
 
 #[test]
@@ -70,8 +80,8 @@ fn parts_that_write_to_a_store_of_their_own_are_refused() {
         "rules.files: expected none: rules run on a server with role all",
     );
     check_refused(
-        &with(&["--role", "gateway", "--influx.udp", "127.0.0.1:8089/db"]),
-        "influx.udp: expected none: it creates databases, which no gateway does yet",
+        &with(&["--role", "owner", "--owner.partition", "0", "--influx.udp", "127.0.0.1:8089/db"]),
+        "influx.udp: expected none without the role gateway",
     );
     check_refused(
         &with(&["--role", "owner", "--owner.partition", "0", "--carbon.listen", "127.0.0.1:2003"]),

@@ -10,6 +10,7 @@ use chronolith_cluster::options::{LogAddress, LogOptions, NewTopic, PartitionCho
 use chronolith_cluster::{ReplicatedLog, open_log};
 
 use super::*;
+use crate::serve::bucket_maintenance::{self, set_cluster_options};
 use crate::serve::owner::OwnedPartition;
 use crate::serve::stop::Stop;
 use crate::serve::{gateway, open_query_node};
@@ -52,7 +53,8 @@ impl Process {
             change(options);
         });
         let service = &server.web.service;
-        let bucket = BucketOptions::new("memory://");
+        let mut bucket = BucketOptions::new("memory://");
+        set_cluster_options(&mut bucket, &service.options.cluster);
         let sources = BucketSources::open(&bucket, &service.env, RUNTIME.handle()).expect("valid");
         service.set_bucket(Arc::new(sources));
         let log = open_log(&service.env, RUNTIME.handle(), &log_options).expect("a directory");
@@ -101,9 +103,17 @@ impl Process {
     }
 
     /// Waits until the owner has applied the first `count` records of the log.
-    async fn applied(&self, count: u64) {
+    pub(crate) async fn applied(&self, count: u64) {
         let owner = self.server.web.service.lifecycle.roles.owner().expect("open");
         while owner.status().next_offset.is_none_or(|next| next < count) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until the owner has read the log and looked for cuts, so that all of its metrics are there.
+    pub(crate) async fn observed(&self) {
+        let owner = self.server.web.service.lifecycle.roles.owner().expect("open");
+        while owner.status().next_offset.is_none() || owner.status().cuts.resume.is_none() {
             tokio::task::yield_now().await;
         }
     }
@@ -183,8 +193,8 @@ async fn a_gateway_is_ready_with_a_partition_map_and_answers_with_offsets() {
 async fn a_gateway_refuses_queries_changes_and_databases_that_the_bucket_does_not_have() {
     let process = Process::started("gateway").await;
     let text = "this server is a gateway (--role gateway)";
-    for path in ["/api/v1/query?query=up", "/api/v1/labels", "/query?q=SHOW%20DATABASES", "/render?target=a"]
-    {
+    let select = "/query?db=a&q=SELECT%20v%20FROM%20cpu";
+    for path in ["/api/v1/query?query=up", "/api/v1/labels", select, "/render?target=a"] {
         let answer = process.server.get(path).await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}: {}", answer.text);
         assert!(answer.text.contains(text), "{path}: {}", answer.text);
@@ -356,4 +366,117 @@ async fn an_owner_has_its_share_of_the_limits_of_series() {
     other.series_max = 20;
     service.set_limits(other.into());
     assert_eq!(service.limits_of(&TenantId::anonymous()).series_max, 11, "after a reload too");
+}
+
+/// Sends statements; returns status and body.
+async fn statements(server: &Fixture, text: &str) -> (u16, String) {
+    let text = text.replace(' ', "+").replace(';', "%3B");
+    let answer = server.post_form("/query", &format!("db=telegraf&epoch=ns&q={text}")).await;
+    (answer.status.as_u16(), answer.text.trim_end().to_owned())
+}
+
+const DONE: &str = r#"{"results":[{"statement_id":0}]}"#;
+
+#[tokio::test]
+async fn statements_on_a_gateway_change_the_databases_that_the_next_request_writes_to() {
+    let process = Process::started("gateway,owner").await;
+    let server = &process.server;
+    let write = async || {
+        let lines = Request::post("/write?db=telegraf").body(Body::from(format!("cpu v=7i {NOW_MS}000000")));
+        server.send(lines.expect("a request")).await
+    };
+    assert_eq!(write().await.status, StatusCode::NOT_FOUND);
+    // The first request of Telegraf and of the library `influxdb`, and their repeat.
+    for _ in 0..2 {
+        assert_eq!(statements(server, "CREATE DATABASE telegraf").await, (200, DONE.to_owned()));
+    }
+    let answer = write().await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{}", answer.text);
+    process.applied(2).await;
+    let (status, found) = statements(server, "SELECT v FROM cpu").await;
+    assert_eq!(status, 200, "{found}");
+    assert!(found.contains(&format!("[[{NOW_MS}000000,7]]")), "{found}");
+    let create = "CREATE RETENTION POLICY week ON telegraf DURATION 7d REPLICATION 1";
+    assert_eq!(statements(server, create).await, (200, DONE.to_owned()));
+    let (_, shown) = statements(server, "SHOW DATABASES; SHOW RETENTION POLICIES").await;
+    assert!(shown.contains(r#"[["telegraf"]]"#) && shown.contains(r#"["week","168h0m0s""#), "{shown}");
+
+    assert_eq!(statements(server, "DROP DATABASE telegraf").await, (200, DONE.to_owned()));
+    assert_eq!(write().await.status, StatusCode::NOT_FOUND);
+    let (_, found) = statements(server, "SELECT v FROM cpu").await;
+    assert!(found.contains("database not found: telegraf"), "{found}");
+    assert_eq!(statements(server, "CREATE DATABASE telegraf").await, (200, DONE.to_owned()));
+    let (_, found) = statements(server, "SELECT v FROM cpu").await;
+    assert_eq!(found, DONE, "no old samples");
+    let status = server.get("/api/v1/status/cluster").await.json()["data"].clone();
+    assert_eq!(status["owner"]["refusedRecords"], 0, "{status}");
+}
+
+#[tokio::test]
+async fn what_a_cluster_has_no_place_for_is_refused_by_name() {
+    let process = Process::started("gateway").await;
+    assert_eq!(statements(&process.server, "CREATE DATABASE telegraf").await.0, 200);
+    let query =
+        "CREATE CONTINUOUS QUERY q ON telegraf BEGIN SELECT mean(v) INTO w FROM cpu GROUP BY time(1m) END";
+    let (status, text) = statements(&process.server, query).await;
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains("a cluster has no continuous queries"), "{text}");
+    for statement in ["CREATE USER a WITH PASSWORD 'b'", "DROP MEASUREMENT cpu", "SELECT v FROM cpu"] {
+        let (status, text) = statements(&process.server, statement).await;
+        assert_eq!(status, 405, "{statement}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_node_creates_databases_too() {
+    let server = Fixture::with(|options| options.service.cluster.roles = "query".parse().expect("a role"));
+    let service = &server.web.service;
+    let bucket = BucketOptions { is_read_only: true, ..BucketOptions::new("memory://") };
+    let sources = BucketSources::open(&bucket, &service.env, RUNTIME.handle()).expect("valid");
+    let sources = Arc::new(sources);
+    service.set_bucket(sources.clone());
+    service.lifecycle.set_sources(sources);
+    assert_eq!(statements(&server, "CREATE DATABASE telegraf").await, (200, DONE.to_owned()));
+    let (_, shown) = statements(&server, "SHOW DATABASES").await;
+    assert!(shown.contains(r#"[["telegraf"]]"#), "{shown}");
+    for statement in ["SELECT v INTO w FROM cpu", "CREATE USER a WITH PASSWORD 'b'", "DROP MEASUREMENT cpu"] {
+        let (status, text) = statements(&server, statement).await;
+        assert_eq!(status, 405, "{statement}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_maintains_the_bucket_refuses_samples_and_is_ready() {
+    let server = Fixture::with(|options| {
+        options.web.admin_api = true;
+        options.service.cluster.roles = "store".parse().expect("a role");
+    });
+    let service = &server.web.service;
+    let mut bucket = BucketOptions::new("memory://");
+    set_cluster_options(&mut bucket, &service.options.cluster);
+    assert!(bucket.has_original_databases && bucket.compaction_delay.is_some());
+    let sources = BucketSources::open(&bucket, &service.env, RUNTIME.handle()).expect("valid");
+    let sources = Arc::new(sources);
+    service.set_bucket(sources.clone());
+    assert_eq!(server.get("/-/ready").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let store = bucket_maintenance::open_store(&server.web, Some(sources.bucket().clone())).expect("opens");
+    service.set_store(store, Vec::new());
+    assert_eq!(server.get("/-/ready").await.status, StatusCode::OK);
+    let series: &[(Pairs<'_>, &[(i64, f64)])] = &[(&[("__name__", "up")], &[(NOW_MS, 1.0)])];
+    let mut answers = vec![server.write(series).await];
+    for path in ["/api/v1/query?query=up", "/api/v1/labels", "/query?q=SHOW%20DATABASES", "/render?target=a"]
+    {
+        answers.push(server.get(path).await);
+    }
+    for path in ["/write?db=a", "/query?q=CREATE%20DATABASE%20a", "/api/v1/admin/tsdb/snapshot"] {
+        answers.push(server.post_form(path, "").await);
+    }
+    for answer in answers {
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{}", answer.text);
+        assert!(answer.text.contains("(--role store)"), "{}", answer.text);
+    }
+    let status = server.get("/api/v1/status/cluster").await.json()["data"].clone();
+    assert_eq!(status["roles"], serde_json::json!(["store"]));
+    let metrics = server.get("/metrics").await.text;
+    assert!(metrics.contains("chronolith_bucket_maintenance_failures_total 0\n"), "{metrics}");
 }
