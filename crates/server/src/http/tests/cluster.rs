@@ -126,6 +126,10 @@ impl Process {
 
 /// A query node whose only owner does not answer.
 pub(crate) async fn query_node() -> Fixture {
+    query_node_with(|_| {}).await
+}
+
+async fn query_node_with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     let (env, _, _) = Env::fake(NOW_MS, 1);
     let token = Path::new("/secrets/node");
     env.disk.create_dir_all(Path::new("/secrets")).expect("a directory");
@@ -134,7 +138,7 @@ pub(crate) async fn query_node() -> Fixture {
     let server = Fixture::with_env(env, |options| {
         options.nodes.token_file = Some(token.to_owned());
         options.nodes.owners = Some("127.0.0.1:1".parse().expect("a list"));
-        options.service.cluster.roles = "query".parse().expect("a role");
+        change(options);
     });
     server.web.read_node_token().expect("a token");
     let sources =
@@ -147,7 +151,9 @@ pub(crate) async fn query_node() -> Fixture {
 
 #[tokio::test]
 async fn the_status_of_a_query_node_has_owners_that_do_not_answer() {
-    let server = query_node().await;
+    let with_role =
+        |options: &mut ServerOptions| options.service.cluster.roles = "query".parse().expect("a role");
+    let server = query_node_with(with_role).await;
     let status = server.get("/api/v1/status/cluster").await.json()["data"].clone();
     let owner = &status["query"]["owners"][0];
     assert_eq!((&owner["address"], &owner["topic"]), (&"127.0.0.1:1".into(), &Value::Null), "{status}");
