@@ -174,17 +174,29 @@ impl Owner {
     pub fn run(&self, is_stopped: &AtomicBool) -> Result<(), OwnerError> {
         let mut pause = PAUSE_MIN;
         while !is_stopped.load(Ordering::Acquire) {
-            match self.step() {
-                Ok(()) => pause = PAUSE_MIN,
-                Err(StepError::Retry(why)) => {
+            match self.run_once()? {
+                None => pause = PAUSE_MIN,
+                Some(why) => {
                     tracing::warn!(partition = %self.partition, why, "reading the partition failed, it is tried again");
                     self.clock.sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
-                Err(StepError::Stop(error)) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// Reads the log once and applies what came, as [`Owner::run`] does again and again: a simulation decides
+    /// when. Returns the reason why the same read has to be repeated, if it failed.
+    ///
+    /// # Errors
+    /// As [`Owner::run`].
+    pub fn run_once(&self) -> Result<Option<String>, OwnerError> {
+        match self.step() {
+            Ok(()) => Ok(None),
+            Err(StepError::Retry(why)) => Ok(Some(why)),
+            Err(StepError::Stop(error)) => Err(error),
+        }
     }
 
     /// Returns the partition.

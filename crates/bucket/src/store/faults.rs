@@ -126,8 +126,16 @@ enum Fault {
 #[derive(Debug, Clone, Copy)]
 struct RequestId(u64);
 
-/// Called once when the process ends.
-type OnEnd = Box<dyn Fn() + Send + Sync>;
+/// Code of a test that runs at an event.
+type Hook = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct Hooks {
+    /// Called once when the process ends.
+    on_end: Option<Hook>,
+    /// Called before each creation of an object.
+    on_create: Option<Hook>,
+}
 
 /// Faults of one request.
 #[derive(Clone, Copy)]
@@ -157,7 +165,7 @@ pub struct FaultStore {
     kill_at: Mutex<Option<(u64, Kill)>>,
     pub(crate) died: Arc<Notify>,
     has_ended: AtomicBool,
-    on_end: Mutex<Option<OnEnd>>,
+    hooks: Mutex<Hooks>,
     #[cfg(test)]
     pub(crate) reads: read_log::ReadLog,
 }
@@ -178,7 +186,7 @@ impl FaultStore {
             kill_at: Mutex::default(),
             died: Arc::default(),
             has_ended: AtomicBool::new(false),
-            on_end: Mutex::default(),
+            hooks: Mutex::default(),
             #[cfg(test)]
             reads: read_log::ReadLog::default(),
         }
@@ -208,7 +216,13 @@ impl FaultStore {
 
     /// Calls `on_end` when the process ends by [`Kill::EndsBefore`] or [`Kill::EndsAfter`].
     pub fn on_end(&self, on_end: impl Fn() + Send + Sync + 'static) {
-        *self.on_end.lock() = Some(Box::new(on_end));
+        self.hooks.lock().on_end = Some(Arc::new(on_end));
+    }
+
+    /// Calls `on_create` before each creation of an object by create-if-absent: another process may win it.
+    /// Must not send requests by this client.
+    pub fn on_create(&self, on_create: Option<Arc<dyn Fn() + Send + Sync>>) {
+        self.hooks.lock().on_create = on_create;
     }
 
     /// Returns true after [`Kill::EndsBefore`] or [`Kill::EndsAfter`].
@@ -258,8 +272,9 @@ impl FaultStore {
     }
 
     fn end(&self) -> Error {
+        let on_end = self.hooks.lock().on_end.clone();
         if !self.has_ended.swap(true, Ordering::SeqCst)
-            && let Some(on_end) = &*self.on_end.lock()
+            && let Some(on_end) = on_end
         {
             on_end();
         }
@@ -373,6 +388,12 @@ impl ObjectStore for FaultStore {
         if options.mode == PutMode::Create && self.hits(injected.id, Fault::Conflict, injected.plan.conflict)
         {
             return Err(Error::AlreadyExists { path: location.to_string(), source: "409".into() });
+        }
+        let on_create = self.hooks.lock().on_create.clone();
+        if options.mode == PutMode::Create
+            && let Some(on_create) = on_create
+        {
+            on_create();
         }
         let done = self.inner.put_opts(location, payload, options).await?;
         self.after(injected, done).await
