@@ -34,6 +34,20 @@ pub enum Mode {
         /// Operations per seed.
         seed_ops: u64,
     },
+    /// A cluster.
+    Cluster {
+        /// Operations per seed.
+        seed_ops: u64,
+    },
+    /// A query node during cuts of a cluster.
+    Seam {
+        /// Cuts of the log.
+        cut_count: u64,
+    },
+    /// Scenarios around the publication of cuts.
+    CutScenarios,
+    /// A script of a cluster that ends an owner at records, disk operations and requests.
+    ClusterEnds,
     /// A script that ends at each request to the bucket.
     BucketCrashPoints {
         /// Operations of the script; `None` = the script of maintenance.
@@ -74,6 +88,9 @@ impl fmt::Display for Failure {
             }
             Mode::Graphite { seed_ops } => write!(f, "--graphite --seed-ops {seed_ops} --seeds 1"),
             Mode::Bucket { seed_ops } => write!(f, "--bucket --seed-ops {seed_ops} --seeds 1"),
+            Mode::Seam { cut_count } => write!(f, "--cluster-seam {cut_count}"),
+            Mode::CutScenarios | Mode::ClusterEnds => write!(f, "--cluster-ends"),
+            Mode::Cluster { seed_ops } => write!(f, "--cluster --seed-ops {seed_ops} --seeds 1"),
             Mode::BucketCrashPoints { op_count, at } => {
                 match op_count {
                     Some(op_count) => write!(f, "--bucket-crash-points {op_count} ")?,

@@ -15,6 +15,8 @@ mod bucket;
 mod bucket_crash_points;
 mod bucket_env;
 mod bucket_ledger;
+mod cluster;
+mod cluster_tally;
 mod compare;
 mod concurrent;
 mod crash_points;
@@ -33,6 +35,9 @@ mod value;
 mod write;
 
 pub use bucket_crash_points::{run_bucket_crash_points, run_bucket_maintenance_points};
+pub use cluster::scenarios::run_cut_scenarios;
+pub use cluster::{run_cluster_ends, run_cluster_seeds, run_seam};
+pub use cluster_tally::{ClusterTally, OwnerTally};
 pub use concurrent::run_concurrent;
 pub use crash_points::{CrashPointTally, run_crash_points};
 pub use failure::{Failure, Mode};

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use chronolith_base::Rng;
 use chronolith_sim::{
     Budget, Failure, Mix, Mode, Setup, Tally, draw_ops, run_bucket_crash_points,
-    run_bucket_maintenance_points, run_bucket_seeds, run_concurrent, run_crash_points, run_graphite_seeds,
-    run_seeds, shrink,
+    run_bucket_maintenance_points, run_bucket_seeds, run_cluster_ends, run_cluster_seeds, run_concurrent,
+    run_crash_points, run_cut_scenarios, run_graphite_seeds, run_seam, run_seeds, shrink,
 };
 use clap::Parser;
 
@@ -41,6 +41,16 @@ struct Args {
     /// Runs with a bucket, whose requests fail and in which the process ends.
     #[arg(long)]
     bucket: bool,
+    /// Runs a cluster: gateways, a replicated log, owners and query nodes.
+    #[arg(long)]
+    cluster: bool,
+    /// Runs a cluster until its log has this many cuts, with a query node that is asked all the time.
+    #[arg(long)]
+    cluster_seam: Option<u64>,
+    /// Runs scenarios around the publication of cuts, and a script of a cluster with an end of an owner at
+    /// each of its records, disk operations and requests.
+    #[arg(long)]
+    cluster_ends: bool,
     /// Runs a script of this many operations per seed with a bucket, with an end of the process before and
     /// after each of its requests.
     #[arg(long)]
@@ -74,6 +84,15 @@ fn main() -> ExitCode {
             println!("seed {seed}: {} ends at requests", done.crash_points);
             Ok(done.tally)
         })
+    } else if let Some(cut_count) = args.cluster_seam {
+        run_each(seed, seeds, |seed| run_seam(seed, cut_count))
+    } else if args.cluster_ends {
+        run_each(seed, seeds, |seed| {
+            run_cut_scenarios(seed)?;
+            let (tally, end_count) = run_cluster_ends(seed, 1)?;
+            println!("seed {seed}: {end_count} ends of an owner");
+            Ok(tally)
+        })
     } else if args.bucket_maintenance_points {
         run_each(seed, seeds, |seed| {
             let done = run_bucket_maintenance_points(seed, 1)?;
@@ -88,10 +107,11 @@ fn main() -> ExitCode {
         let progress = |seed, tally: &Tally| {
             println!("seed {seed}: {} operations, {} starts", tally.ops(), tally.starts)
         };
-        match (args.bucket, args.graphite) {
-            (true, _) => run_bucket_seeds(seed, budget, progress),
-            (false, true) => run_graphite_seeds(seed, budget, progress),
-            (false, false) => run_seeds(seed, budget, progress),
+        match (args.cluster, args.bucket, args.graphite) {
+            (true, ..) => run_cluster_seeds(seed, budget, progress),
+            (false, true, _) => run_bucket_seeds(seed, budget, progress),
+            (false, false, true) => run_graphite_seeds(seed, budget, progress),
+            (false, false, false) => run_seeds(seed, budget, progress),
         }
     };
     match done {

@@ -1,6 +1,7 @@
 //! Counts of what a simulation did.
 
 use crate::batch::SeriesSamples;
+use crate::cluster_tally::ClusterTally;
 use crate::value::Value;
 
 /// Counts of operations and their effects.
@@ -34,6 +35,8 @@ pub struct Tally {
     pub rolled_up_windows: u64,
     /// Counts of the bucket.
     pub bucket: BucketTally,
+    /// Counts of a cluster.
+    pub cluster: ClusterTally,
 }
 
 /// Counts of what a simulation did with its bucket.
@@ -107,5 +110,6 @@ impl Tally {
         self.rolled_up_blocks += other.rolled_up_blocks;
         self.rolled_up_windows += other.rolled_up_windows;
         self.bucket.add(&other.bucket);
+        self.cluster.add(&other.cluster);
     }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_sim::{
     Budget, Op, Setup, Shape, Tally, run_bucket_crash_points, run_bucket_maintenance_points,
-    run_bucket_seeds, run_concurrent, run_crash_points, run_graphite_seeds, run_ops, run_seeds,
+    run_bucket_seeds, run_cluster_ends, run_cluster_seeds, run_concurrent, run_crash_points,
+    run_cut_scenarios, run_graphite_seeds, run_ops, run_seam, run_seeds,
 };
 
 /// Simulations in parallel: CI has two cores.
@@ -15,6 +16,9 @@ const THREAD_COUNT: u64 = 2;
 
 /// Operations before a merge. The first seeds of a release are the same.
 const OPS_DEFAULT: u64 = 100_000;
+
+/// Operations of clusters for each one of a single store: most of them are samples of long runs.
+const CLUSTER_OPS_PER_OP: u64 = 30;
 
 /// Operations from which on a run is for a release.
 const OPS_OF_RELEASE: u64 = 1_000_000;
@@ -161,4 +165,60 @@ fn a_seed_repeats_its_run_with_a_bucket() {
     let stored =
         |tally: Tally| (tally.samples, tally.compared, tally.starts, tally.flushes, tally.bucket.uploads);
     assert_eq!(stored(first), stored(second));
+}
+
+/// One operation is a sample that a gateway was asked to write, or an act of a process.
+#[test]
+fn clusters_match_the_ledger() {
+    let first = std::env::var("CHRONOLITH_SIM_SEED").map_or(1, |seed| seed.parse().expect("a seed"));
+    let ops = CLUSTER_OPS_PER_OP * ops();
+    let budget = Budget { ops: ops / THREAD_COUNT, seed_ops: 1_000_000 };
+    let tally = std::thread::scope(|scope| {
+        let run =
+            |thread: u64| scope.spawn(move || run_cluster_seeds(first + 1000 * thread, budget, |_, _| {}));
+        let threads: Vec<_> = (0..THREAD_COUNT).map(run).collect();
+        let mut sum = Tally::default();
+        for thread in threads {
+            match thread.join().expect("panics of a cluster are returned as failures") {
+                Ok(tally) => sum.add(&tally),
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+        sum
+    });
+    let cluster = tally.cluster;
+    println!("{} operations: {cluster:?}", tally.ops());
+    let owners = cluster.owners;
+    // Fails if the mix of operations no longer exercises one of these.
+    assert!(owners.disk_ends > 20 && owners.request_ends > 5 && owners.lost_disks > 20, "{cluster:?}");
+    assert!(owners.published_blocks > 100 && cluster.cuts > 50 && cluster.races > 50, "{cluster:?}");
+    assert!(cluster.unacknowledged > 100 && cluster.map_changes > 0, "{cluster:?}");
+}
+
+#[test]
+fn a_query_node_with_an_old_catalogue_misses_no_sample_of_a_cut() {
+    let mut queries = 0;
+    for seed in 0..2 {
+        match run_seam(seed, 50) {
+            Ok(tally) => queries += tally.cluster.queries,
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    assert!(queries > 300, "{queries} queries");
+}
+
+#[test]
+fn an_owner_may_end_at_any_record_disk_operation_and_request() {
+    let step = if is_release() { 2 } else { 12 };
+    match run_cluster_ends(1, step) {
+        Ok((tally, end_count)) => assert!(end_count > 20, "{end_count} ends: {tally:?}"),
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+#[test]
+fn samples_that_have_just_left_an_owner_are_not_missed() {
+    for seed in 1..6 {
+        run_cut_scenarios(seed).unwrap_or_else(|failure| panic!("{failure}"));
+    }
 }
