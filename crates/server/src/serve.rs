@@ -176,23 +176,22 @@ impl Server {
         tracing::info!(topic = %log.identity(), partitions = log.partition_count()?, "replicated log opened");
         if options.roles.has(Role::Gateway) {
             gateway::open(&web, log.clone(), &bucket, handle.clone());
-            let web = web.clone();
+            let owners = gateway::open_owners(&web, &handle)?;
             let stop = self.running.stop.clone();
-            let run = move || gateway::run(&web, &stop);
+            let run = {
+                let web = web.clone();
+                let stop = stop.clone();
+                move || gateway::run(&web, &stop)
+            };
             self.running.threads.push(thread::spawn("gateway", run).map_err(RunError::Threads)?);
-            self.spawn_owners_of_gateway(&handle)?;
+            if let Some(owners) = owners {
+                let web = web.clone();
+                let run = move || gateway::run_owners(&web, &owners, &stop);
+                self.running.threads.push(thread::spawn("owner-lookup", run).map_err(RunError::Threads)?);
+            }
         }
         let is_owner = options.roles.has(Role::Owner);
         is_owner.then(|| OwnedPartition::find(log, bucket, handle, &options.owner)).transpose()
-    }
-
-    fn spawn_owners_of_gateway(&mut self, handle: &Handle) -> Result<(), RunError> {
-        let web = self.running.web.clone();
-        let Some(owners) = gateway::open_owners(&web, handle)? else { return Ok(()) };
-        let stop = self.running.stop.clone();
-        let run = move || gateway::run_owners(&web, &owners, &stop);
-        self.running.threads.push(thread::spawn("owner-lookup", run).map_err(RunError::Threads)?);
-        Ok(())
     }
 
     /// Opens the store on a thread of its own.

@@ -372,11 +372,6 @@ impl ClusterEnv {
         self.start_owners(self.partition_count - 1)
     }
 
-    /// Adds drained partitions again: their last windows are cut as the time of their log passes.
-    fn accept_all_partitions(&mut self) -> Result<(), String> {
-        (0..self.partition_count).try_for_each(|number| self.change_map(PartitionChange::Add(&[number])))
-    }
-
     /// Changes the partition map, unless it is as wanted.
     fn change_map(&mut self, change: PartitionChange<'_>) -> Result<(), String> {
         let (store, _) = self.site.connect(&self.env, self.rng.next_u64());
@@ -529,7 +524,6 @@ impl ClusterEnv {
         self.is_faulty = false;
         self.machines.iter_mut().for_each(|machine| machine.set_plan(FaultPlan::default()));
         self.machines.iter_mut().for_each(Machine::disarm);
-        self.accept_all_partitions()?;
         self.gateways.refresh(None);
         self.site.topic.finish_arrivals();
         for round in 0..SETTLING_ROUNDS {

@@ -128,6 +128,9 @@ fn read_answer(bytes: &[u8]) -> Result<(Vec<Series>, String), SelectError> {
             AnswerItem::Header(header) => outcome.push_str(&format!("{:?} ", header.form)),
             AnswerItem::List(list) => outcome.push_str(&format!("list {} ", list.len())),
             AnswerItem::Estimate(estimate) => outcome.push_str(&format!("{} ", estimate.is_some())),
+            AnswerItem::Metadata(entries) => outcome.push_str(&format!("metadata {} ", entries.len())),
+            AnswerItem::Exemplars(exemplars) => outcome.push_str(&format!("exemplars {} ", exemplars.len())),
+            AnswerItem::Ranges(ranges) => outcome.push_str(&format!("ranges {} ", ranges.len())),
             AnswerItem::Warnings(warnings) => {
                 outcome.push_str(&format!("warnings {} {} ", warnings.is_partial, warnings.texts.len()));
             }

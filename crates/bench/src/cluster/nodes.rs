@@ -74,7 +74,7 @@ impl Nodes {
         let common = [
             format!("--bucket=file://{}", bucket_dir.display()),
             format!("--cluster.node-token-file={}", token.display()),
-            // Their samples of now would keep a window open.
+            // Samples of now would keep a window open.
             "--self-scrape=off".to_owned(),
         ];
         let log = format!("--log={}", setup.log);

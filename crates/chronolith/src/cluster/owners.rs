@@ -125,8 +125,13 @@ mod tests {
         let status = json!({ "partition": 2, "notReady": "lag of 9000 ms", "lagSeconds": 9.04, "nextOffset": 50,
             "resumeOffset": 30, "logStart": 10, "refusedRecords": 1 });
         let late = Owned::of_status("b:1", &status).expect("an owner");
-        let report =
-            PartitionReport { partition: PartitionId(0), next_offset: None, not_ready: None, progress: None, series: Vec::new() };
+        let report = PartitionReport {
+            partition: PartitionId(0),
+            next_offset: None,
+            not_ready: None,
+            progress: None,
+            series: Vec::new(),
+        };
         let first = Owned::of_report("a:1", &report);
         let want = "\
 PARTITION  OWNER  READY                LAG  NEXT  RESUME  LOG START  DISTANCE  REFUSED

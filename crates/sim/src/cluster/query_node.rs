@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::Env;
-use chronolith_cluster::owner::Owner;
+use chronolith_cluster::owner::{Owner, PartitionOwner as _};
 use chronolith_cluster::partition_maps::PartitionMaps;
 use chronolith_cluster::peers::{
-    ConnectOwners, NodeLookup, NodeReport, OwnerDirectory, OwnersOfPartition, PartitionReport,
-    PublishedWindows, QueryPeers,
+    ConnectOwners, NodeLookup, NodeReport, OwnerDirectory, OwnersOfPartition, QueryPeers,
 };
 use chronolith_format::select::{SelectCall, decode_call};
 use chronolith_model::query::TenantSources;
@@ -46,14 +45,10 @@ impl NodeLookup for AskedOwners {
         let asked = self.0.lock();
         let report = |address: &String| {
             let one = asked.iter().find(|one| one.address == *address).ok_or("it does not run")?;
-            let partition = one.owner.partition();
+            let mut report = one.owner.report();
             // An owner that lags answers as of its position, which the comparison knows.
-            let report = PartitionReport {
-                partition: partition.number,
-                next_offset: one.owner.status().next_offset,
-                not_ready: None,
-            };
-            Ok(NodeReport { topic: partition.topic, partitions: vec![report] })
+            report.partitions.iter_mut().for_each(|own| own.not_ready = None);
+            Ok(report)
         };
         addresses.iter().map(report).collect()
     }
@@ -121,7 +116,7 @@ impl Asked {
             bytes.append(&mut frames);
             Ok(())
         };
-        match send_answer(&*source, &call, 0, ctx, &mut send) {
+        match send_answer(&*source, &call, 0, ctx, &|| Ok(()), &mut send) {
             Ok(AnswerEnd::Complete | AnswerEnd::Failed(_)) => {}
             Err(error) => return OwnerAnswer::None(error.to_string()),
         }

@@ -47,7 +47,8 @@ pub enum StoredRecords {
 
 /// Sends the answer of `source` to a call for series, a list or an estimate. `catalogue` is the number of the
 /// catalogue of blocks that the source reads; 0 = none. Cost: chunks of Prometheus's encodings and dense ones
-/// with their own times travel without being decoded.
+/// with their own times travel without being decoded. `check` is called once everything was read; its error
+/// ends the answer.
 ///
 /// # Errors
 /// The error of `send`; all others end the answer.
@@ -56,15 +57,22 @@ pub fn send_answer(
     call: &SelectCall,
     catalogue: u64,
     ctx: &ReadContext,
+    check: &dyn Fn() -> Result<(), QueryError>,
     send: &mut SendFrames<'_>,
 ) -> Result<AnswerEnd, QueryError> {
     let form = AnswerForm::of(&call.question);
-    send_with(call, catalogue, ctx, send, |writer| match (&call.question, form) {
-        (SelectQuestion::Read(read), Some(AnswerForm::Series)) => writer.write_series(source, &read.request),
-        (SelectQuestion::Read(read), Some(_)) => writer.write_other(source, read),
-        _ => Err(QueryError::Unavailable {
-            what: "a node answers with series, lists and estimates, not with visits".to_owned(),
-        }),
+    send_with(call, catalogue, ctx, send, |writer| {
+        match (&call.question, form) {
+            (SelectQuestion::Read(read), Some(AnswerForm::Series)) => {
+                writer.write_series(source, &read.request)?;
+            }
+            (SelectQuestion::Read(read), Some(_)) => writer.write_other(source, read)?,
+            _ => {
+                let what = "a node answers with series, lists and estimates, not with visits".to_owned();
+                return Err(QueryError::Unavailable { what });
+            }
+        }
+        check()
     })
 }
 
@@ -135,6 +143,7 @@ impl Output<'_> {
             return Ok(());
         }
         let frames = encoder.take();
+        debug_assert_eq!(encoder.finished_bytes(), 0, "all finished frames are taken");
         self.bytes = self.bytes.saturating_add(frames.len() as u64);
         if self.bytes_max > 0 && self.bytes > self.bytes_max {
             let what = "reads more bytes of a node than its limit of an answer allows";
@@ -264,6 +273,7 @@ impl AnswerWriter<'_> {
             }
             other => unreachable!("{:?} was read as {column_type:?}", other.column_type()),
         };
+        debug_assert_eq!(words.len(), typed.times.len(), "a sample has a time and a value");
         let values = words.into_iter().map(f64::from_bits).collect();
         let columns = Columns { times: typed.times, values, ..Columns::default() };
         self.encoder.put_columns(&columns).map_err(encode_error)
@@ -285,6 +295,7 @@ impl AnswerWriter<'_> {
         let mut frames = RecordFrames::default();
         match records {
             StoredRecords::Metadata(entries) => {
+                debug_assert!(entries.is_sorted_by(|a, b| a.metric <= b.metric), "sorted by metric");
                 let bytes: usize = entries.iter().map(|entry| entry.metric.len() + entry.help.len()).sum();
                 self.reserve(bytes as u64)?;
                 frames.put_metadata(entries).map_err(encode_error)?;
@@ -316,6 +327,7 @@ impl AnswerWriter<'_> {
         if sent.is_ok() {
             sent = self.output.flush(&mut self.encoder);
         }
+        debug_assert!(sent.is_err() || self.output.failure.is_none(), "a failed sink ends the answer");
         let end = match sent {
             Ok(()) => {
                 let frames = self.encoder.finish();

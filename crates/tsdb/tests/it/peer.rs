@@ -57,7 +57,8 @@ impl PeerTransport for Loopback {
             bytes.append(&mut frames);
             Ok(())
         };
-        let ended = send_answer(&*source, &call, 0, &self.ctx, &mut send).expect("the sink has no error");
+        let ended =
+            send_answer(&*source, &call, 0, &self.ctx, &|| Ok(()), &mut send).expect("the sink has no error");
         assert!(matches!(ended, AnswerEnd::Complete), "{ended:?}");
         Box::new(Pieces(bytes.chunks(self.piece_bytes).map(<[u8]>::to_vec).collect()))
     }

@@ -220,7 +220,7 @@ fn a_catalogue_follows_the_original_of_a_cluster() {
     assert_eq!(apply(&mut copy, &create_change("b"), 5), Ok(true));
     copy.has_graphite = true;
     assert_eq!(local.follow(&owner(), &copy), Followed { added_count: 2, dropped_count: 1 });
-    assert_eq!(local.dropped, [b.clone()]);
+    assert_eq!(local.dropped, std::slice::from_ref(&b));
     assert_eq!(store_of(&local, "a"), a, "the store of a policy that stays has its number");
     assert!(store_of(&local, "b") != b);
     let own = local.of(&owner()).expect("databases");

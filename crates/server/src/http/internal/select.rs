@@ -53,7 +53,9 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let longest_ms = ANSWER_TIMEOUT.as_secs() * 1000;
     let timeout_ms = if call.deadline_ms == 0 { longest_ms } else { call.deadline_ms.min(longest_ms) };
     wait_for_records(web, &call.consistency, started_ns, timeout_ms).await?;
-    check_catalogue(web, &call)?;
+    if let Some(why) = stale_reason(web, &call) {
+        return Err(ApiError::new(ErrorKind::Stale, why));
+    }
     let store = web.service.lifecycle.readable_store()?.clone();
     let waited_ms = web.service.env.clock.mono_ns().saturating_sub(started_ns) / 1_000_000;
     let timeout_ms = timeout_ms.saturating_sub(waited_ms);
@@ -68,18 +70,20 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
             _ => admitted.ctx().clone(),
         };
         let mut not_sent = None;
-        // The last frames wait for the check after them.
-        let mut last: Option<Vec<u8>> = None;
-        let mut send = |frames| match last.replace(frames) {
-            Some(before) => parts.send(before, &ctx).map_err(|error| {
+        let mut send = |frames| {
+            parts.send(frames, &ctx).map_err(|error| {
                 not_sent = Some(error);
                 QueryError::Canceled
-            }),
+            })
+        };
+        // Windows may leave while their series are read.
+        let check = || match stale_reason(web, &call) {
+            Some(why) => Err(QueryError::Unavailable { what: format!("{why}; try again") }),
             None => Ok(()),
         };
         let ended = match &call.question {
             SelectQuestion::Read(_) => {
-                send_answer(&*store.reader().source_of(&call), &call, 0, &ctx, &mut send)
+                send_answer(&*store.reader().source_of(&call), &call, 0, &ctx, &check, &mut send)
             }
             SelectQuestion::Metadata { .. } | SelectQuestion::Exemplars { .. } | SelectQuestion::Ranges => {
                 send_records(|| store.reader().records_of(&call, &ctx), &call, &ctx, &mut send)
@@ -95,9 +99,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
             }
             Err(error) => return Err(not_sent.unwrap_or_else(|| error.into())),
         }
-        // Windows may have left while their series were read: without its end the answer is an error.
-        check_catalogue(web, &call)?;
-        last.map_or(Ok(()), |frames| parts.send(frames, &ctx))
+        Ok(())
     };
     stream::answer(web, admitted, KIND, print).await
 }
@@ -150,17 +152,15 @@ async fn read_call(web: &Arc<Web>, request: Request) -> Result<SelectCall, ApiEr
     })
 }
 
-/// Refuses a caller that reads blocks of a catalogue without windows that have left the store.
-fn check_catalogue(web: &Web, call: &SelectCall) -> Result<(), ApiError> {
+/// Returns the reason to refuse a caller that reads blocks of a catalogue without windows that have left the
+/// store.
+fn stale_reason(web: &Web, call: &SelectCall) -> Option<String> {
     // Other records do not leave for blocks.
     let is_read = matches!(call.question, SelectQuestion::Read(_));
-    let Some(owner) = web.service.lifecycle.roles.owner().filter(|_| is_read) else { return Ok(()) };
+    let owner = web.service.lifecycle.roles.owner().filter(|_| is_read)?;
     let needed = owner.catalogue_needed(&call.tenant, call.store);
-    if call.catalogue >= needed {
-        return Ok(());
-    }
     let found = call.catalogue;
-    let why =
-        format!("windows have left this node for blocks of catalogue {needed}, the caller reads {found}");
-    Err(ApiError::new(ErrorKind::Stale, why))
+    (found < needed).then(|| {
+        format!("windows have left this node for blocks of catalogue {needed}, the caller reads {found}")
+    })
 }

@@ -219,8 +219,9 @@ async fn a_caller_without_the_blocks_of_windows_that_left_is_refused() {
     let owner = FakeOwner { leaves_at_each_look: true, ..FakeOwner::ready(0) };
     server.web.service.lifecycle.roles.set_owner(Arc::new(owner));
     let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("left meanwhile");
-    let want = "node n1: windows have left this node for blocks of catalogue 1, the caller reads 0";
-    assert_eq!(error.to_string(), want, "an answer that has begun breaks off");
+    let want =
+        "node n1: windows have left this node for blocks of catalogue 1, the caller reads 0; try again";
+    assert_eq!(error.to_string(), want, "an answer that has begun ends with the reason");
     let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("has left");
     let want = "node n1: 412: windows have left this node for blocks of catalogue 2, the caller reads 0";
     assert_eq!(error.to_string().trim_end(), want);

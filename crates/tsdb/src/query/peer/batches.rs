@@ -89,6 +89,7 @@ impl SeriesBatches for PeerBatches {
             if self.answer.is_ended() {
                 return Ok(false);
             }
+            debug_assert!(self.frame.is_none(), "a frame without a complete series is read to its end");
             match self.answer.next_item()? {
                 None => return Ok(false),
                 Some(AnswerItem::Series(payload)) => {

@@ -94,6 +94,7 @@ fn merged_metadata(mut all: Vec<MetadataEntry>, limit: usize) -> Vec<MetadataEnt
             }
         }
     }
+    debug_assert!(merged.is_sorted_by(|a, b| a.metric <= b.metric), "metadata is sorted by metric");
     merged
 }
 
@@ -111,6 +112,7 @@ fn merged_exemplars(mut all: Vec<SeriesExemplars>) -> Vec<SeriesExemplars> {
         exemplars.sort_by_key(|one| one.time_ms);
         exemplars.dedup();
     }
+    debug_assert!(merged.is_sorted_by(|(a, _), (b, _)| a < b), "a series is there once");
     merged
 }
 

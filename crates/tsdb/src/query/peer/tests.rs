@@ -106,7 +106,7 @@ impl PeerTransport for Loopback {
             bytes.append(&mut frames);
             Ok(())
         };
-        send_answer(&self.store, &call, 7, &ctx, &mut send).expect("the sink has no error");
+        send_answer(&self.store, &call, 7, &ctx, &|| Ok(()), &mut send).expect("the sink has no error");
         let bytes = (self.change)(bytes);
         Box::new(Pieces(bytes.chunks(1000).map(<[u8]>::to_vec).collect()))
     }
@@ -315,12 +315,12 @@ fn an_answer_ends_with_its_sink() {
         count += 1;
         if count == 2 { Err(QueryError::Unavailable { what: "gone".to_owned() }) } else { Ok(()) }
     };
-    let ended = send_answer(&store, &call(SelectLimits::default()), 0, &ctx(), &mut send);
+    let ended = send_answer(&store, &call(SelectLimits::default()), 0, &ctx(), &|| Ok(()), &mut send);
     assert!(matches!(ended, Err(QueryError::Unavailable { .. })));
     assert_eq!(count, 2);
     let mut send = |_: Vec<u8>| Ok(());
     let limits = SelectLimits { series_max: 1, ..SelectLimits::default() };
-    let ended = send_answer(&STORE, &call(limits), 0, &ctx(), &mut send);
+    let ended = send_answer(&STORE, &call(limits), 0, &ctx(), &|| Ok(()), &mut send);
     assert!(matches!(ended, Ok(AnswerEnd::Failed(QueryError::Selection(_)))));
 }
 

@@ -131,7 +131,7 @@ impl PeerTransport for Node {
             Ok(())
         };
         let source = Series((needed.max(1) as i64..=5).collect());
-        send_answer(&source, &call, 0, ctx, &mut send).expect("the sink has no error");
+        send_answer(&source, &call, 0, ctx, &|| Ok(()), &mut send).expect("the sink has no error");
         Box::new(Answer(sent, false))
     }
 }
