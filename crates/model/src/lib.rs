@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod change;
+pub mod cluster_deletion;
 mod columns;
 pub mod cut;
 pub mod databases;
