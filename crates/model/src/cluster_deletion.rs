@@ -2,17 +2,17 @@
 //! blocks of the bucket.
 //!
 //! A deletion takes the samples of records before it, and none after it, in each partition at another offset.
-//! Blocks do not say whose records they are of, and compaction joins them. So the blocks that get tombstones
-//! are those of a moment: all partitions have passed their record and published what they cut before it, and
+//! Blocks do not name the partitions of their samples, and compaction joins them. So tombstones go to the
+//! blocks of a moment: all partitions have passed their record and published what they cut before it, and
 //! none has published what it cut after it.
 //!
 //! - A deletion has a number in the bucket; one at a time is open per tenant.
-//! - An owner that comes to its record, with no cut in the head, creates the *mark* of the partition, which
-//!   has the offset of the record, and deletes in the head. The mark is created once, so a record that was
-//!   written again, since its gateway got no answer, is passed over.
+//! - An owner that comes to its record, with no cut in the head, creates the mark: an object with the offset,
+//!   one per partition. Then it deletes in the head. A record that was written again, since its gateway got
+//!   no answer, has another offset than the mark and is passed over.
 //! - Cuts after the mark are published once the deletion is *done*.
-//! - Once all marks are there, any process writes the tombstones: it reads the catalogue, then looks whether
-//!   the deletion is done, and enters the tombstones only if the blocks are as they were read. Then it
+//! - Once all marks are there, any process writes the tombstones: it reads the catalogue, then looks for the
+//!   end of the deletion, and enters the tombstones only if the blocks are as they were read. Then it
 //!   creates the object that says that the deletion is done.
 //!
 //! Invariants, which `tests` verify in every order of owners, processes that write tombstones, compactions

@@ -1,5 +1,5 @@
 //! The rules of deletions, in every order of owners that stop and start, of two processes that write
-//! tombstones, and of compactions, over logs with cuts at every place; and faulty rules, which the same search
+//! tombstones, and of compactions, over logs with cuts at every place; and faulty rules, which the search
 //! finds.
 
 use std::collections::HashSet;
@@ -64,7 +64,7 @@ struct Owner {
 enum Settler {
     #[default]
     Idle,
-    /// It has read these blocks; true if it has looked as well.
+    /// Blocks that were read; true if the end of the deletion was looked for as well.
     Read(Vec<Block>, bool),
     /// The tombstones are entered.
     Entered,
@@ -222,7 +222,7 @@ impl Setting<'_> {
         Some(next)
     }
 
-    /// Returns what is wrong with a world.
+    /// Returns the fault of a world.
     fn fault_of(&self, world: &World) -> Option<String> {
         let visible = world.blocks.iter().fold(0, |all, block| all | block.visible());
         if world.is_done && visible & self.taken != 0 {
