@@ -89,7 +89,7 @@ pub struct GatewayStats {
     pub tick_failures: u64,
     /// Wire keys in memory whose labels were valid.
     pub checked_keys: usize,
-    /// Tenants whose numbers of series owners report.
+    /// Tenants whose series counts owners report.
     pub counted_tenant_count: usize,
     /// Tenants with as many series as their limit allows, as owners report them.
     pub full_tenant_count: usize,
@@ -142,7 +142,7 @@ impl Gateway {
         *self.limits.write() = limits;
     }
 
-    /// Replaces the numbers of series of tenants, as owners report them: new series of tenants that have
+    /// Replaces the series counts of tenants, as owners report them: new series of tenants that have
     /// reached their limit are refused. Without a call none is.
     pub fn set_tenant_series(&self, counts: BTreeMap<TenantId, u64>) {
         self.series_counts.set(counts);

@@ -23,6 +23,7 @@ pub use content::{
 pub use decode::decode_record;
 pub use encode::{RecordEncoder, SampleOrigin};
 pub use events::encode_event;
+pub(crate) use extras::{put_metadata, read_metadata};
 pub use frame::RECORD_BYTES_MAX;
 pub(crate) use frame::{expect_end, invalid, put_store, read_store};
 pub use keys::KEY_BYTES_MAX;

@@ -25,7 +25,7 @@ pub use decode::{AnswerDecoder, AnswerItem, SeriesEntry, SeriesStart};
 pub use encode::AnswerEncoder;
 pub use frame::FRAME_BYTES_MAX;
 pub use parts::{Part, PartKind, Parts};
-pub use records::{RecordFrames, SeriesExemplars};
+pub use records::RecordFrames;
 pub use samples::is_sent_as_stored;
 
 #[cfg(test)]

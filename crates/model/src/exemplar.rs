@@ -13,6 +13,9 @@ pub struct Exemplar {
     pub time_ms: i64,
 }
 
+/// A series and its exemplars.
+pub type SeriesExemplars = (Labels, Vec<Exemplar>);
+
 /// Reason why one exemplar is not stored while the samples of its request are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -37,7 +37,7 @@ pub mod time;
 pub use batch::{BatchSeries, LabelSource, ReachedLimit, Reject, SeriesKey, WriteBatch, WriteOutcome};
 pub use columns::Columns;
 pub use deletion::Deletion;
-pub use exemplar::{Exemplar, ExemplarReject, ExemplarRejects};
+pub use exemplar::{Exemplar, ExemplarReject, ExemplarRejects, SeriesExemplars};
 pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
 pub use kind::{FIELD_LABEL, KIND_LABEL, WordKind};
 pub use labels::{Labels, LabelsBuilder, METRIC_NAME};

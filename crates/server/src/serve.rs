@@ -46,7 +46,7 @@ use self::bucket_maintenance::set_cluster_options;
 pub use self::error::RunError;
 use self::issuer_keys::KeyFetcher;
 use self::owner::OwnedPartition;
-use self::rounds::guarded;
+use self::rounds::{guarded, repeat};
 use self::shutdown::{Running, StopSignals};
 use self::stop::Stop;
 use crate::http;
@@ -155,7 +155,7 @@ impl Server {
                 self.running.threads.push(thread::spawn("owner", run).map_err(RunError::Threads)?);
             }
             None if maintains_bucket => {
-                self.spawn_opening_of_store(opened, move |web| bucket_maintenance::open_store(web, bucket))?;
+                self.spawn_open_store(opened, move |web| bucket_maintenance::open_store(web, bucket))?;
                 self.spawn_maintenance()?;
             }
             None => drop(opened.send(Opening::Done)),
@@ -195,7 +195,7 @@ impl Server {
     }
 
     /// Opens the store on a thread of its own.
-    fn spawn_opening_of_store(
+    fn spawn_open_store(
         &mut self,
         opened: watch::Sender<Opening>,
         open: impl FnOnce(&Web) -> Result<Arc<Tsdb>, OpenError> + Send + 'static,
@@ -225,7 +225,7 @@ impl Server {
         opened: watch::Sender<Opening>,
         open: impl FnOnce(&Web) -> Result<Arc<Tsdb>, OpenError> + Send + 'static,
     ) -> Result<(), RunError> {
-        self.spawn_opening_of_store(opened, open)?;
+        self.spawn_open_store(opened, open)?;
         self.spawn_maintenance()?;
         // A thread of its own: a block that takes a minute to write must not hold up the interval's sync.
         self.spawn_rounds(
@@ -307,12 +307,7 @@ impl Server {
         let web = self.running.web.clone();
         let stop = self.running.stop.clone();
         let run = move || {
-            loop {
-                guarded(&web, "owner-lookup", || node.refresh());
-                if stop.wait(QueryNode::REFRESH_PAUSE) {
-                    return;
-                }
-            }
+            repeat(&web, &stop, "owner-lookup", QueryNode::REFRESH_PAUSE, || node.refresh());
         };
         self.running.threads.push(thread::spawn("owner-lookup", run).map_err(RunError::Threads)?);
         Ok(())

@@ -151,7 +151,7 @@ impl Web {
         Ok(self.node_client.get_or_init(|| Arc::new(client)).clone())
     }
 
-    /// Returns true if queries ask owners: owners report numbers of series alone to a gateway.
+    /// Returns true if queries ask owners: a gateway asks them for series counts alone.
     pub(crate) fn is_query_node(&self) -> bool {
         let roles = self.service.lifecycle.roles.roles();
         self.options.nodes.owners.is_some() && !roles.has(Role::Gateway) && !roles.has(Role::Owner)

@@ -8,9 +8,9 @@
 //! Not here: requests (`bucket::upload`), removal of local copies (`maintenance::local_retention`).
 
 pub(crate) mod adoption;
+mod database_downloads;
 pub(crate) mod databases;
 mod expiry;
-mod following;
 pub(crate) mod groups;
 pub(crate) mod sidecar;
 
@@ -29,9 +29,9 @@ use parking_lot::Mutex;
 use crate::blocks::tenant::TenantBlocks;
 use crate::bucket::upload_state::{BLOCK_TIMEOUT, RETRY_PAUSES, UploadState, text};
 use crate::storage::Storage;
+use database_downloads::DatabaseDownloads;
 use databases::DatabaseUploads;
 use expiry::Expiry;
-use following::Following;
 use groups::{BlockGroup, groups_of};
 use sidecar::make_sidecar;
 
@@ -44,7 +44,7 @@ pub(crate) struct Uploads {
     /// Progress of tenants with local blocks.
     tenants: Mutex<BTreeMap<StoreId, Progress>>,
     databases: DatabaseUploads,
-    following: Following,
+    downloads: DatabaseDownloads,
     expiry: Expiry,
     has_started: AtomicBool,
     is_stopped: AtomicBool,
@@ -79,9 +79,9 @@ impl Uploads {
         if !self.has_started.swap(true, Ordering::SeqCst) {
             remove_old_sidecars(storage);
         }
-        let is_following = state.bucket().rules().has_original_databases();
-        match is_following {
-            true => self.following.run(storage, state, &self.is_stopped),
+        let is_original_in_bucket = state.bucket().rules().has_original_databases();
+        match is_original_in_bucket {
+            true => self.downloads.run(storage, state, &self.is_stopped),
             false => self.databases.run(storage, state, &self.is_stopped),
         }
         let all = storage.blocks().all();
@@ -92,7 +92,7 @@ impl Uploads {
             }
             // The databases of the bucket name a store before it gets its first block.
             let Some(folder) = storage.folder_of(tenant) else { continue };
-            if is_following || self.databases.has_recorded(&folder) {
+            if is_original_in_bucket || self.databases.has_recorded(&folder) {
                 self.run_tenant(&TenantUpload { storage, state, tenant, folder, blocks });
             }
         }

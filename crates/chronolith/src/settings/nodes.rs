@@ -31,7 +31,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "owners",
         "",
         Form::Text("PLACE"),
-        "Owners that the role query asks, and a gateway for numbers of series: dns://NAME:PORT, file:///PATH with one HOST:PORT per line, or HOST:PORT,HOST:PORT",
+        "Owners that the role query asks, and a gateway for series counts: dns://NAME:PORT, file:///PATH with one HOST:PORT per line, or HOST:PORT,HOST:PORT",
         |s, v| {
             s.server.nodes.owners = if v.is_empty() { None } else { Some(v.parse()?) };
             Ok(())

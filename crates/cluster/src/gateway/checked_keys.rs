@@ -6,7 +6,7 @@
 //! secret seed; the cache has at most [`KEYS_MAX`] keys in each of two generations, of which the older one is
 //! dropped when the younger one is full. A key that is forgotten is parsed again. No series is refused unless
 //! the cache has all keys of the last [`KNOWN_TIME_NS`].
-//! Not here: the rules of labels (`head`), numbers of series (`series_counts`), limits that need an index.
+//! Not here: the rules of labels (`head`), series counts (`series_counts`), limits that need an index.
 
 use chronolith_base::hash::HashSet;
 use chronolith_model::batch::ReachedLimit;

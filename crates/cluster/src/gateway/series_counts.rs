@@ -1,6 +1,6 @@
-//! Numbers of series of tenants as the owners of partitions report them.
+//! Series counts of tenants, as the owners of partitions report them.
 //!
-//! Invariant: a tenant that no owner reports has no known number, and is not full.
+//! Invariant: a tenant that no owner reports has no count, and is not full.
 //! Not here: reports (`peers`), series that are new (`checked_keys`).
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ impl SeriesCounts {
         full_of(used, limits)
     }
 
-    /// Number of tenants with a known number.
+    /// Number of tenants with a count.
     pub(super) fn len(&self) -> usize {
         self.0.read().len()
     }

@@ -195,7 +195,7 @@ pub(super) fn metadata_bytes_max(entry: &MetadataEntry) -> usize {
 }
 
 /// Appends a metadata entry.
-pub(super) fn put_metadata(entry: &MetadataEntry, out: &mut Vec<u8>) {
+pub(crate) fn put_metadata(entry: &MetadataEntry, out: &mut Vec<u8>) {
     put_text(out, &entry.metric);
     out.push(place_of(&METRIC_KINDS, &entry.kind));
     put_text(out, &entry.help);
@@ -206,7 +206,7 @@ pub(super) fn put_metadata(entry: &MetadataEntry, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// [`DecodeError`].
-pub(super) fn read_metadata(reader: &mut ByteReader<'_>) -> Result<MetadataEntry, DecodeError> {
+pub(crate) fn read_metadata(reader: &mut ByteReader<'_>) -> Result<MetadataEntry, DecodeError> {
     let metric = read_text(reader, "metric of metadata")?;
     let offset = reader.offset();
     let found = reader.u8("type of a metric")?;

@@ -9,7 +9,7 @@ use std::ops::{Range, RangeInclusive};
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::labels::LabelsBuilder;
 use chronolith_model::query::{ColumnType, ReadEstimate};
-use chronolith_model::{Labels, MetadataEntry, TimeRange};
+use chronolith_model::{Labels, MetadataEntry, SeriesExemplars, TimeRange};
 
 use super::content::{
     AnswerCounts, AnswerForm, AnswerHeader, AnswerWarnings, SELECT_VERSION, SelectError, SelectFailure,
@@ -22,7 +22,7 @@ use super::frame::{
     KIND_LIST, KIND_METADATA, KIND_RANGES, KIND_SERIES, KIND_TEXTS, KIND_WARNINGS,
 };
 use super::parts::Parts;
-use super::records::{SeriesExemplars, read_exemplars, read_metadata, read_ranges};
+use super::records::{read_exemplars, read_metadata, read_ranges};
 use crate::lists::read_text;
 use crate::read::{COLUMN_TYPES, one_of};
 use crate::record::{expect_end, invalid};

@@ -1,32 +1,17 @@
 //! Frames of records besides samples: metadata, exemplars, ranges of time.
 //!
-//! Invariant: memory of a reader grows with the bytes that are there.
+//! Invariant: a reader allocates for entries that it has found, not for a count that a frame claims.
 //! Not here: frames of series (`encode`), items of an answer (`decode`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
-use chronolith_model::{Exemplar, Labels, LabelsBuilder, MetadataEntry, MetricKind, TimeRange};
+use chronolith_model::{Exemplar, Labels, LabelsBuilder, MetadataEntry, SeriesExemplars, TimeRange};
 
 use super::content::SelectEncodeError;
 use super::frame::{FRAME_BYTES_FULL, KIND_EXEMPLARS, KIND_METADATA, KIND_RANGES, check_len, put_frame};
 use crate::lists::{put_list, put_text, read_list, read_text};
-use crate::read::{one_of, place_of, range_of};
-use crate::record::invalid;
-
-/// Exemplars of one series.
-pub type SeriesExemplars = (Labels, Vec<Exemplar>);
-
-/// Types in the order of their bytes.
-const METRIC_KINDS: [MetricKind; 8] = [
-    MetricKind::Unknown,
-    MetricKind::Counter,
-    MetricKind::Gauge,
-    MetricKind::Histogram,
-    MetricKind::GaugeHistogram,
-    MetricKind::Summary,
-    MetricKind::Info,
-    MetricKind::StateSet,
-];
+use crate::read::range_of;
+use crate::record::{invalid, put_metadata, read_metadata as read_entry};
 
 /// Exemplars of an entry; a series with more has several ones.
 const EXEMPLARS_PER_ENTRY: usize = 256;
@@ -47,7 +32,7 @@ impl RecordFrames {
     pub fn put_metadata(&mut self, entries: &[MetadataEntry]) -> Result<(), SelectEncodeError> {
         for entry in entries {
             check_len("metadata", entry.metric.len() + entry.help.len() + entry.unit.len())?;
-            put_entry(entry, &mut self.payload);
+            put_metadata(entry, &mut self.payload);
             self.end_frame(KIND_METADATA, FRAME_BYTES_FULL);
         }
         self.end_frame(KIND_METADATA, 1);
@@ -100,27 +85,15 @@ impl RecordFrames {
     }
 }
 
-/// Appends an entry of metadata.
-fn put_entry(entry: &MetadataEntry, out: &mut Vec<u8>) {
-    put_text(out, &entry.metric);
-    out.push(place_of(&METRIC_KINDS, entry.kind));
-    put_text(out, &entry.help);
-    put_text(out, &entry.unit);
-}
-
 /// Reads the entries of a frame.
 ///
 /// # Errors
 /// [`DecodeError`].
 pub(super) fn read_metadata(payload: &[u8]) -> Result<Vec<MetadataEntry>, DecodeError> {
-    let what = "metadata of a select answer";
     let mut reader = ByteReader::new(payload);
     let mut entries = Vec::new();
     while !reader.is_empty() {
-        let metric = read_text(&mut reader, what)?;
-        let kind = one_of(&mut reader, "type of a metric", "0 to 7", &METRIC_KINDS, 0)?;
-        let help = read_text(&mut reader, what)?;
-        entries.push(MetadataEntry { metric, kind, help, unit: read_text(&mut reader, what)? });
+        entries.push(read_entry(&mut reader)?);
     }
     Ok(entries)
 }

@@ -12,7 +12,7 @@ use chronolith_model::query::{
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::{
     Columns, Exemplar, Histogram, IntHistogram, Labels, MatchOp, Matcher, MetadataEntry, MetricKind,
-    TenantId, TimeRange,
+    SeriesExemplars, TenantId, TimeRange,
 };
 
 use super::*;

@@ -2,7 +2,7 @@
 //! tombstones, and of compactions, over logs with cuts at every place; and faulty rules, which the search
 //! finds.
 
-use std::collections::HashSet;
+use chronolith_base::hash::HashSet;
 
 use super::*;
 
@@ -244,7 +244,8 @@ impl Setting<'_> {
 
     /// Visits every world that can be reached; returns their number.
     fn search(&self) -> Result<usize, String> {
-        let mut seen = HashSet::from([World::default()]);
+        let mut seen = HashSet::default();
+        seen.insert(World::default());
         let mut open = vec![World::default()];
         while let Some(world) = open.pop() {
             let next = self.steps(&world);

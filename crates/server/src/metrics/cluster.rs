@@ -31,7 +31,7 @@ pub(crate) static GATEWAY: &[Metric<GatewayStats>] = &[
     ),
     Metric::gauge(
         "chronolith_gateway_counted_tenants",
-        "Tenants whose numbers of series owners report; 0 without owners, and while none of them reports.",
+        "Tenants whose series counts owners report; 0 without owners, and while none of them reports.",
         |gateway| gateway.counted_tenant_count as f64,
     ),
     Metric::gauge(

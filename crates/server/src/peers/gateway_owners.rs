@@ -1,6 +1,6 @@
-//! Owners as a gateway uses them: their reports have the numbers of series of tenants.
+//! Series counts of tenants, which a gateway asks owners for.
 //!
-//! Invariant: without a report of the last minute a tenant has no known number, so that nothing is refused.
+//! Invariant: without a report of the last minute a tenant has no count, so that nothing is refused.
 //! Not here: what a gateway refuses (`cluster::gateway`).
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl GatewayOwners {
         GatewayOwners { directory: OwnerDirectory::new(env.clock.clone()), lookup }
     }
 
-    /// Looks owners up, and hands their numbers of series to `gateway`. Blocks the thread.
+    /// Looks owners up, and hands their series counts to `gateway`. Blocks the thread.
     pub(crate) fn refresh(&self, gateway: &Gateway) {
         self.directory.refresh(&self.lookup);
         gateway.set_tenant_series(self.directory.tenant_series());

@@ -14,7 +14,7 @@ use chronolith_tsdb::Bucket;
 use tokio::runtime::Handle;
 
 use super::error::RunError;
-use super::rounds::guarded;
+use super::rounds::repeat;
 use super::stop::Stop;
 use crate::peers::GatewayOwners;
 use crate::web::Web;
@@ -36,7 +36,7 @@ pub(crate) fn open(web: &Web, log: Arc<dyn ReplicatedLog>, bucket: &Bucket, hand
     set_gateway(service, Arc::new(gateway));
 }
 
-/// Returns the owners that the gateway asks for numbers of series; `None` without the setting.
+/// Returns the owners that the gateway asks for series counts; `None` without the setting.
 ///
 /// # Errors
 /// [`RunError::NodeToken`].
@@ -47,27 +47,19 @@ pub(super) fn open_owners(web: &Web, handle: &Handle) -> Result<Option<GatewayOw
     Ok(Some(GatewayOwners::new(owners, client, &web.service.env, handle)))
 }
 
-/// Asks owners for numbers of series until the stop.
+/// Asks owners for series counts until the stop.
 pub(super) fn run_owners(web: &Web, owners: &GatewayOwners, stop: &Stop) {
-    loop {
+    repeat(web, stop, "owner-lookup", ROUND_PAUSE, || {
         if let Some(gateway) = web.service.lifecycle.roles.gateway() {
-            guarded(web, "owner-lookup", || owners.refresh(gateway));
+            owners.refresh(gateway);
         }
-        if stop.wait(ROUND_PAUSE) {
-            return;
-        }
-    }
+    });
 }
 
 /// Reads the partition map and appends ticks until the stop.
 pub(super) fn run(web: &Web, stop: &Stop) {
     let mut fault = None;
-    loop {
-        guarded(web, "gateway", || round(web, &mut fault));
-        if stop.wait(ROUND_PAUSE) {
-            return;
-        }
-    }
+    repeat(web, stop, "gateway", ROUND_PAUSE, || round(web, &mut fault));
 }
 
 /// Runs one round; `fault` has the failure of the last one, so that a lasting failure is logged once.

@@ -1,6 +1,19 @@
 //! Runs of background tasks. Invariant: a panic in one run is counted and does not end the thread.
 
+use std::time::Duration;
+
+use super::stop::Stop;
 use crate::web::Web;
+
+/// Runs `round` again and again, `pause` apart, until the stop.
+pub(super) fn repeat(web: &Web, stop: &Stop, thread: &'static str, pause: Duration, mut round: impl FnMut()) {
+    loop {
+        guarded(web, thread, &mut round);
+        if stop.wait(pause) {
+            return;
+        }
+    }
+}
 
 /// Runs one round of a background thread; a panic is counted and logged, and the next round follows.
 pub(crate) fn guarded(web: &Web, thread: &'static str, round: impl FnOnce()) {

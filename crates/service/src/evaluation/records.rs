@@ -6,16 +6,13 @@
 use chronolith_base::hash::HashSet;
 use chronolith_model::query::{Queryable as _, Selector};
 use chronolith_model::{
-    Exemplar, Labels, METRIC_NAME, Matcher, MetadataEntry, QueryError, ReadContext, TimeRange,
+    METRIC_NAME, Matcher, MetadataEntry, QueryError, ReadContext, SeriesExemplars, TimeRange,
 };
 
 use crate::access::{Identity, labels_of};
 use crate::query::family::has_series;
 use crate::refusal::Refusal;
 use crate::service::Service;
-
-/// Exemplars of one series.
-pub type SeriesExemplars = (Labels, Vec<Exemplar>);
 
 /// Metadata of `metric`, or of all metrics, for a sender that sees a series of it already: sorted by metric,
 /// at most `metric_max` metrics of each tenant (0 = all). A query node asks owners.

@@ -8,14 +8,16 @@
 use chronolith_base::Reservation;
 use chronolith_format::select::{
     AnswerEncoder, AnswerForm, AnswerHeader, AnswerWarnings, RecordFrames, SelectCall, SelectEncodeError,
-    SelectLimits, SelectQuestion, SeriesExemplars, is_sent_as_stored,
+    SelectLimits, SelectQuestion, is_sent_as_stored,
 };
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::query::{
     ColumnType, Opened, Read, SampleNeed, SamplesPart, SelectRequest, SelectionExceeded, TypedColumns,
     TypedValues,
 };
-use chronolith_model::{Columns, MetadataEntry, QueryError, Queryable, ReadContext, SeriesRead, TimeRange};
+use chronolith_model::{
+    Columns, MetadataEntry, QueryError, Queryable, ReadContext, SeriesExemplars, SeriesRead, TimeRange,
+};
 
 use super::peer_failure::failure_of;
 

@@ -10,12 +10,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use chronolith_base::backoff::Backoff;
 use chronolith_bucket::Folder;
 use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::databases::{Adopted, Followed};
 use chronolith_model::{TenantId, TimeRange};
 
-use crate::bucket::upload_state::{CATALOG_TIMEOUT, UploadState, text};
+use crate::bucket::upload_state::{CATALOG_TIMEOUT, RETRY_PAUSES, UploadState, text};
 use crate::storage::Storage;
 
 /// Returns true if the local catalogue has all databases of `owner` that the bucket had at the start.
@@ -92,13 +93,27 @@ pub(super) fn adopt_all(
     Ok(with_drops)
 }
 
+/// Logs and counts a failed read of the databases of all tenants; returns the time of the next one.
+pub(super) fn after_failed_read(
+    storage: &Storage,
+    state: &UploadState,
+    before: Backoff,
+    error: String,
+) -> Backoff {
+    let backoff = before.after_failure(storage.env().clock.mono_ns(), RETRY_PAUSES);
+    let retry_s = backoff.pause_s();
+    tracing::error!(error, retry_s, "reading the databases of the bucket failed, retrying after retry_s");
+    state.counters().count_failure();
+    backoff
+}
+
 /// Makes the local databases of `owner` equal to a copy of the bucket.
 pub(super) fn follow(storage: &Storage, owner: &TenantId, copy: &DatabasesSnapshot) -> Result<(), String> {
     let Followed { added_count, dropped_count } = storage.databases().follow(owner, copy).map_err(text)?;
     if added_count > 0 || dropped_count > 0 {
         storage.changes().note_range(&owner.into(), TimeRange::ALL);
         let number = copy.stamp.number;
-        tracing::info!(tenant = %owner, number, added_count, dropped_count, "databases of the bucket followed");
+        tracing::info!(tenant = %owner, number, added_count, dropped_count, "took over changed databases of the bucket");
     }
     Ok(())
 }

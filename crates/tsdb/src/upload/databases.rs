@@ -21,7 +21,7 @@ use chronolith_model::databases::{
 };
 use parking_lot::Mutex;
 
-use super::adoption::{adopt_all, ensure_known};
+use super::adoption::{adopt_all, after_failed_read, ensure_known};
 use crate::bucket::FolderOwner;
 use crate::bucket::upload_state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, RETRY_PAUSES, UploadState, text};
 use crate::storage::Storage;
@@ -96,15 +96,7 @@ impl DatabaseUploads {
             Ok(with_drops) => with_drops,
             Err(_) if is_stopped.load(Ordering::SeqCst) => Vec::new(),
             Err(error) => {
-                let backoff = before.after_failure(clock.mono_ns(), RETRY_PAUSES);
-                let retry_s = backoff.pause_s();
-                tracing::error!(
-                    error,
-                    retry_s,
-                    "reading the databases of the bucket failed, retrying after retry_s"
-                );
-                state.counters().count_failure();
-                *self.adoption.lock() = backoff;
+                *self.adoption.lock() = after_failed_read(storage, state, before, error);
                 Vec::new()
             }
         }

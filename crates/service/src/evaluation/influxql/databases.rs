@@ -166,13 +166,13 @@ impl TenantDatabases {
                 if !service.lifecycle.roles.changes_bucket_databases() {
                     return Err(refused(Refusal::ReadOnly));
                 }
-                check_of_cluster(change)?;
+                check_supported(change)?;
                 *catalog.lock() = sources.change_databases(self.tenant(), change)?;
                 // An owner in this process would notice later.
                 if let Some(store) = service.lifecycle.opened()
                     && let Err(error) = store.databases().read_again(self.tenant())
                 {
-                    tracing::warn!(tenant = %self.tenant(), error, "reading changed databases failed, they are read again later");
+                    tracing::warn!(tenant = %self.tenant(), error, "the databases were changed, and this process could not read them, it tries again later");
                 }
                 Ok(())
             }
@@ -223,7 +223,7 @@ impl TenantDatabases {
 
 /// Refuses changes that a cluster has no place for: users are in no bucket, and nothing runs continuous
 /// queries there.
-fn check_of_cluster(change: &CatalogChange) -> Result<(), CatalogError> {
+fn check_supported(change: &CatalogChange) -> Result<(), CatalogError> {
     use CatalogChange as C;
     let what = match change {
         C::CreateDatabase { .. }

@@ -4,8 +4,10 @@
 //! Not here: calls (`sources`).
 
 use chronolith_format::record::RecordStore;
-use chronolith_format::select::{AnswerItem, SelectQuestion, SelectView, SeriesExemplars};
-use chronolith_model::{Matcher, MetadataEntry, QueryError, ReadContext, TenantId, TimeRange};
+use chronolith_format::select::{AnswerItem, SelectQuestion, SelectView};
+use chronolith_model::{
+    Matcher, MetadataEntry, QueryError, ReadContext, SeriesExemplars, TenantId, TimeRange,
+};
 
 use super::PeerStore;
 use super::sources::PeerSources;

@@ -1,4 +1,5 @@
-//! Databases of a cluster: the bucket has the original, which the local catalogue of each process follows.
+//! Downloads of databases in a cluster: the bucket has the original, each process makes its local catalogue
+//! equal to it.
 //!
 //! Invariants: this process never writes its own databases to the bucket, so a database that another one has
 //! dropped cannot come back; a copy that cannot be read changes nothing.
@@ -11,9 +12,9 @@ use chronolith_bucket::Folder;
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
-use super::adoption::follow;
+use super::adoption::{after_failed_read, follow};
 use super::databases::OwnerUpload;
-use crate::bucket::upload_state::{CATALOG_TIMEOUT, RETRY_PAUSES, UploadState, text};
+use crate::bucket::upload_state::{CATALOG_TIMEOUT, UploadState, text};
 use crate::storage::Storage;
 
 /// Time between two reads of the databases of tenants with stores. A store that is new here is read at once
@@ -22,9 +23,9 @@ const KNOWN_INTERVAL_NS: u64 = 300_000_000_000;
 /// Time between two reads of the databases of all tenants of the bucket.
 const ALL_INTERVAL_NS: u64 = 3_600_000_000_000;
 
-/// Schedule of the reads.
+/// Databases of all tenants, read again and again by the upload thread.
 #[derive(Default)]
-pub(super) struct Following(Mutex<Schedule>);
+pub(super) struct DatabaseDownloads(Mutex<Schedule>);
 
 /// Times of the next reads, in ns of the monotonic clock.
 #[derive(Default, Clone, Copy)]
@@ -34,7 +35,7 @@ struct Schedule {
     backoff: Backoff,
 }
 
-impl Following {
+impl DatabaseDownloads {
     /// Reads the databases that are due. Blocks the thread until then; a failure is logged, counted and
     /// retried by a later call.
     pub(super) fn run(&self, storage: &Storage, state: &UploadState, is_stopped: &AtomicBool) {
@@ -46,8 +47,8 @@ impl Following {
         }
         let reads_all = before.all_ns <= mono_ns;
         let done = match reads_all {
-            true => follow_all(storage, state, is_stopped),
-            false => follow_known(storage, state, is_stopped),
+            true => download_all(storage, state, is_stopped),
+            false => download_known(storage, state, is_stopped),
         };
         let next = match done {
             Ok(()) => Schedule {
@@ -57,37 +58,29 @@ impl Following {
             },
             Err(_) if is_stopped.load(Ordering::SeqCst) => return,
             Err(error) => {
-                let backoff = before.backoff.after_failure(clock.mono_ns(), RETRY_PAUSES);
-                let retry_s = backoff.pause_s();
-                tracing::error!(
-                    error,
-                    retry_s,
-                    "reading the databases of the bucket failed, retrying after retry_s"
-                );
-                state.counters().count_failure();
-                Schedule { backoff, ..before }
+                Schedule { backoff: after_failed_read(storage, state, before.backoff, error), ..before }
             }
         };
         *self.0.lock() = next;
     }
 }
 
-fn follow_all(storage: &Storage, state: &UploadState, is_stopped: &AtomicBool) -> Result<(), String> {
+fn download_all(storage: &Storage, state: &UploadState, is_stopped: &AtomicBool) -> Result<(), String> {
     let request = state.catalog_request(&Folder::of_tenant(&TenantId::anonymous()));
     let tenants = state.bucket().tenants(&request).map_err(text)?;
-    follow_each(storage, state, tenants, is_stopped)?;
+    download_each(storage, state, tenants, is_stopped)?;
     state.known().complete();
     Ok(())
 }
 
-fn follow_known(storage: &Storage, state: &UploadState, is_stopped: &AtomicBool) -> Result<(), String> {
+fn download_known(storage: &Storage, state: &UploadState, is_stopped: &AtomicBool) -> Result<(), String> {
     let catalog = storage.databases().catalog();
     let with_stores = catalog.tenants.iter().filter(|(_, own)| own.has_stores());
-    follow_each(storage, state, with_stores.map(|(owner, _)| owner.clone()).collect(), is_stopped)
+    download_each(storage, state, with_stores.map(|(owner, _)| owner.clone()).collect(), is_stopped)
 }
 
-/// Follows the databases of each tenant, and removes the objects of stores that were dropped long enough ago.
-fn follow_each(
+/// Takes over the databases of each tenant, and removes the objects of stores that were dropped long ago.
+fn download_each(
     storage: &Storage,
     state: &UploadState,
     owners: Vec<TenantId>,
