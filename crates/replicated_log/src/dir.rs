@@ -113,7 +113,7 @@ impl DirLog {
         if let Some(why) = self.shared.poison.lock().clone() {
             return Err(LogError::NotWritten { partition, why });
         }
-        let permit = self.shared.in_flight.take(value.len() as u64, options.ack_timeout)?;
+        let permit = self.shared.in_flight.take(partition, value.len() as u64, options.ack_timeout)?;
         let outcome = Arc::new(Outcome::default());
         let queued = Queued { partition, value, outcome: outcome.clone(), permit };
         let queue = self.queue.as_ref().ok_or(LogError::Closed)?;

@@ -23,7 +23,7 @@ pub struct DirOptions {
     pub log_bytes_max: u64,
     /// Bytes of a record.
     pub record_bytes_max: usize,
-    /// Bytes of records that wait for their acknowledgement.
+    /// Bytes of records that wait for their acknowledgement; one partition has at most half of them.
     pub in_flight_bytes_max: u64,
     /// Longest wait for an acknowledgement.
     pub ack_timeout: Duration,

@@ -101,7 +101,7 @@ pub struct KafkaSettings {
     pub batch_bytes: usize,
     /// Codec of batches.
     pub compression: Compression,
-    /// Bytes of records that wait for their acknowledgement.
+    /// Bytes of records that wait for their acknowledgement; one partition has at most half of them.
     pub in_flight_bytes_max: u64,
     /// Bytes of a record; the topic's own limit counts, too.
     pub record_bytes_max: usize,
