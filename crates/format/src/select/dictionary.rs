@@ -3,6 +3,7 @@
 //! Invariants: numbers count up from 0 after each reset; both sides have at most [`TEXTS_BYTES_MAX`] and the
 //! texts of one frame.
 
+use chronolith_base::bytes::put_uvarint;
 use chronolith_base::hash::HashMap;
 use chronolith_base::{ByteReader, DecodeError};
 
@@ -26,6 +27,12 @@ const RESETS: u8 = 1;
 #[derive(Debug)]
 pub(super) struct DictionaryWriter {
     numbers: HashMap<Box<str>, u32>,
+    /// Texts of the series before, one after the other, with their ends and numbers.
+    last_texts: String,
+    last: Vec<(usize, u32)>,
+    /// Memory of the next [`DictionaryWriter::last_texts`].
+    next_texts: String,
+    next: Vec<(usize, u32)>,
     /// Bytes of the texts and of their entries in the table.
     bytes: usize,
     /// Payload of the next frame.
@@ -34,13 +41,43 @@ pub(super) struct DictionaryWriter {
 
 impl Default for DictionaryWriter {
     fn default() -> DictionaryWriter {
-        DictionaryWriter { numbers: HashMap::default(), bytes: 0, pending: vec![RESETS] }
+        DictionaryWriter {
+            numbers: HashMap::default(),
+            last_texts: String::new(),
+            last: Vec::new(),
+            next_texts: String::new(),
+            next: Vec::new(),
+            bytes: 0,
+            pending: vec![RESETS],
+        }
     }
 }
 
 impl DictionaryWriter {
+    /// Appends the numbers of the texts of a series to `out`. Series are sorted by their labels, so that most
+    /// texts are those at the same places of the series before: they are compared and not looked up.
+    pub(super) fn put_numbers<'t>(&mut self, texts: impl Iterator<Item = &'t str>, out: &mut Vec<u8>) {
+        self.next_texts.clear();
+        self.next.clear();
+        let mut start = 0;
+        for (idx, text) in texts.enumerate() {
+            let before = self.last.get(idx).copied();
+            let same = before.filter(|&(end, _)| self.last_texts.get(start..end) == Some(text));
+            start = before.map_or(start, |(end, _)| end);
+            let number = match same {
+                Some((_, number)) => number,
+                None => self.number_of(text),
+            };
+            put_uvarint(out, number.into());
+            self.next_texts.push_str(text);
+            self.next.push((self.next_texts.len(), number));
+        }
+        std::mem::swap(&mut self.last_texts, &mut self.next_texts);
+        std::mem::swap(&mut self.last, &mut self.next);
+    }
+
     /// Returns the number of a text.
-    pub(super) fn number_of(&mut self, text: &str) -> u32 {
+    fn number_of(&mut self, text: &str) -> u32 {
         if let Some(&number) = self.numbers.get(text) {
             return number;
         }
@@ -59,6 +96,7 @@ impl DictionaryWriter {
     /// Starts a new dictionary. All series of the one before are in frames.
     pub(super) fn reset(&mut self) {
         self.numbers.clear();
+        self.last.clear();
         self.bytes = 0;
         self.pending.clear();
         self.pending.push(RESETS);
@@ -73,7 +111,10 @@ impl DictionaryWriter {
     /// Bytes of the texts, of which the table of numbers and the next frame have a copy each.
     pub(super) fn heap_bytes(&self) -> usize {
         let table_bytes = self.numbers.capacity().saturating_mul(ENTRY_BYTES);
-        self.bytes.saturating_add(table_bytes).saturating_add(self.pending.capacity())
+        let last_bytes = self.last_texts.capacity() + self.next_texts.capacity();
+        let places_bytes = (self.last.capacity() + self.next.capacity()) * size_of::<(usize, u32)>();
+        let pending_bytes = self.pending.capacity() + last_bytes + places_bytes;
+        self.bytes.saturating_add(table_bytes).saturating_add(pending_bytes)
     }
 
     /// Bytes of the next frame.

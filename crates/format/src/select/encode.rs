@@ -106,10 +106,8 @@ impl AnswerEncoder {
             self.dictionary.reset();
         }
         put_uvarint(&mut self.head, labels.len() as u64);
-        for (name, value) in labels.iter() {
-            put_uvarint(&mut self.head, self.dictionary.number_of(name).into());
-            put_uvarint(&mut self.head, self.dictionary.number_of(value).into());
-        }
+        let texts = labels.iter().flat_map(|(name, value)| [name, value]);
+        self.dictionary.put_numbers(texts, &mut self.head);
         self.head.push(place_of(&COLUMN_TYPES, column_type));
         self.parts.start_series();
         self.counts.series += 1;

@@ -2,8 +2,11 @@
 //!
 //! Invariants: frames are sent while the source is read, so that memory depends on the largest series and not
 //! on the answer; series and samples are counted against the limits of the call before they are sent, bytes
-//! after; an answer that cannot be completed ends with its failure.
+//! after; of a chunk that reaches beyond the range, samples count in proportion to its time; an answer that
+//! cannot be completed ends with its failure.
 //! Not here: bytes of frames (`format::select`), the transport, the asking node (`peer`).
+
+use std::ops::Range;
 
 use chronolith_base::Reservation;
 use chronolith_format::select::{
@@ -12,17 +15,22 @@ use chronolith_format::select::{
 };
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::query::{
-    ColumnType, Opened, Read, SampleNeed, SamplesPart, SelectRequest, SelectionExceeded, TypedColumns,
-    TypedValues,
+    ColumnType, Opened, Read, SampleNeed, SamplesPart, SelectRequest, SelectionExceeded, StoredChunk,
+    TypedColumns, TypedValues,
 };
 use chronolith_model::{
-    Columns, MetadataEntry, QueryError, Queryable, ReadContext, SeriesExemplars, SeriesRead, TimeRange,
+    Columns, MetadataEntry, QueryError, Queryable, ReadContext, SampleSource, SeriesExemplars, SeriesRead,
+    TimeRange,
 };
 
 use super::peer_failure::failure_of;
 
 /// Bytes of a time and a value.
 const SAMPLE_BYTES: u64 = 16;
+/// Chunks that reach beyond the range travel as they are stored if a series has at most this many times its
+/// length: a copy of bytes costs less than to decode a part and to encode it again. Only the reader knows
+/// which samples are in the range.
+const SPAN_OF_CHUNKS_MAX: u64 = 4;
 
 /// Sink of the frames of an answer. An error ends the answer.
 pub type SendFrames<'s> = dyn FnMut(Vec<u8>) -> Result<(), QueryError> + 's;
@@ -112,7 +120,8 @@ fn send_with(
     };
     let limits = call.limits;
     let output = Output { send, bytes: 0, bytes_max: limits.bytes_max, failure: None };
-    let mut writer = AnswerWriter { encoder, limits, ctx, output, columns: Columns::default(), memory };
+    let columns = Columns::default();
+    let mut writer = AnswerWriter { encoder, limits, ctx, output, columns, outside_count: 0, memory };
     let written = write(&mut writer);
     writer.end(written)
 }
@@ -125,6 +134,8 @@ struct AnswerWriter<'a> {
     output: Output<'a>,
     /// Samples of a part, and memory of the next one.
     columns: Columns,
+    /// Samples outside of the range that were sent with their chunks, by estimate.
+    outside_count: u64,
     /// Memory of the encoder and of the columns.
     memory: Reservation,
 }
@@ -167,12 +178,45 @@ fn encode_error(error: SelectEncodeError) -> QueryError {
     QueryError::Corrupt { path: "select answer".to_owned(), what: error.to_string() }
 }
 
-fn check_samples(encoder: &AnswerEncoder, limit: u64) -> Result<(), QueryError> {
-    let used = encoder.counts().samples;
+fn check_samples(encoder: &AnswerEncoder, outside_count: u64, limit: u64) -> Result<(), QueryError> {
+    let used = encoder.counts().samples.saturating_sub(outside_count);
     if limit > 0 && used > limit {
         return Err(SelectionExceeded::Samples { used, limit }.into());
     }
     Ok(())
+}
+
+/// Returns the range in which chunks are visited: all of them if few samples are outside of `range`.
+fn visited_range(samples: &dyn SampleSource, range: TimeRange) -> TimeRange {
+    let Some((first, last)) = samples.time_bounds() else { return range };
+    let all = TimeRange::inclusive(first.min(range.start), last.max(range.end.saturating_sub(1)));
+    let len = |range: TimeRange| range.end.saturating_sub(range.start).max(0).cast_unsigned();
+    if len(all) <= len(range).saturating_mul(SPAN_OF_CHUNKS_MAX) { all } else { range }
+}
+
+/// Estimates the samples of a chunk that are outside of `range`, by its times; `None` if all of them are.
+fn count_outside(chunk: &StoredChunk<'_>, range: TimeRange) -> Option<u64> {
+    let StoredChunk { min_time, max_time, sample_count, .. } = *chunk;
+    if !range.overlaps_inclusive(min_time, max_time) {
+        return None;
+    }
+    let span = u128::from(max_time.abs_diff(min_time)) + 1;
+    let inside = range.end.saturating_sub(1).min(max_time).abs_diff(range.start.max(min_time));
+    let inside = (u128::from(inside) + 1) * sample_count as u128 / span;
+    Some((sample_count as u64).saturating_sub(u64::try_from(inside).unwrap_or(u64::MAX)))
+}
+
+/// Copies the samples at `indices`. The reset hint of a histogram refers to the sample before it.
+fn columns_at(samples: &Columns, indices: Range<usize>) -> Columns {
+    let mut copied = Columns::default();
+    for idx in indices.clone() {
+        if idx == indices.start && idx > 0 {
+            copied.push_after_gap(samples, idx);
+        } else {
+            copied.push_from(samples, idx);
+        }
+    }
+    copied
 }
 
 impl AnswerWriter<'_> {
@@ -219,7 +263,7 @@ impl AnswerWriter<'_> {
                 SampleNeed::Newest => self.put_newest(series, range)?,
             },
         }
-        check_samples(&self.encoder, self.limits.samples_max)?;
+        check_samples(&self.encoder, self.outside_count, self.limits.samples_max)?;
         self.encoder.end_series();
         self.output.flush(&mut self.encoder)?;
         let columns_bytes = self.columns.times.capacity() as u64 * SAMPLE_BYTES;
@@ -235,14 +279,23 @@ impl AnswerWriter<'_> {
 
     /// Appends the samples in order of time, chunks as they are stored.
     fn put_parts(&mut self, series: &SeriesRead, range: TimeRange) -> Result<(), QueryError> {
-        let AnswerWriter { encoder, limits, output, columns, .. } = self;
-        series.samples.visit_chunks(range, &is_sent_as_stored, columns, &mut |part| {
+        let AnswerWriter { encoder, limits, output, columns, outside_count, .. } = self;
+        let visited = visited_range(&*series.samples, range);
+        series.samples.visit_chunks(visited, &is_sent_as_stored, columns, &mut |part| {
             let put = match part {
-                SamplesPart::Stored(chunk) => encoder.put_chunk(&chunk),
-                SamplesPart::Decoded(samples) => encoder.put_columns(samples),
+                SamplesPart::Stored(chunk) => {
+                    let Some(outside) = count_outside(&chunk, range) else { return Ok(()) };
+                    *outside_count = outside_count.saturating_add(outside);
+                    encoder.put_chunk(&chunk)
+                }
+                SamplesPart::Decoded(samples) => match samples.indices_in(range) {
+                    indices if indices.is_empty() => return Ok(()),
+                    indices if indices.len() == samples.len() => encoder.put_columns(samples),
+                    indices => encoder.put_columns(&columns_at(samples, indices)),
+                },
             };
             put.map_err(encode_error)?;
-            check_samples(encoder, limits.samples_max)?;
+            check_samples(encoder, *outside_count, limits.samples_max)?;
             output.flush(encoder)
         })
     }
