@@ -84,6 +84,8 @@ pub struct BlockCatalog {
     handle: Handle,
     writers: WriterCatalogues,
     poll_ns: u64,
+    /// Lists whose listing began earlier are not used, by the monotonic clock.
+    valid_from_ns: AtomicU64,
     cache: Arc<BlockCache>,
     snapshots: SnapshotReader,
     rules: ReadRules,
@@ -203,6 +205,7 @@ impl BlockCatalog {
             handle,
             writers,
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
+            valid_from_ns: AtomicU64::new(0),
             cache: BlockCache::new(options.memory_bytes_max, disk_cache),
             snapshots,
             rules: ReadRules { keeps_chunks: options.keeps_chunks, verifies_chunks: options.verifies_chunks },
@@ -278,6 +281,11 @@ impl BlockCatalog {
         let listed_ns = slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.listed_ns));
         let age_max_ns = self.poll_ns.saturating_mul(2);
         listed_ns.is_none_or(|listed_ns| self.clock.mono_ns().saturating_sub(listed_ns) > age_max_ns)
+    }
+
+    /// Makes each query that begins from now on read the list of its folder again. Sends no request.
+    pub fn outdate_lists(&self) {
+        self.valid_from_ns.store(self.clock.mono_ns().saturating_add(1), Ordering::Release);
     }
 
     /// Reads the list of `folder` again. Blocks the thread; must not be called from a task of the runtime.
@@ -444,7 +452,10 @@ impl BlockCatalog {
             false => self.poll_ns.max(as_ns(LIST_AGE_MAX)),
         };
         let age_ns = |list: &BlockList| self.clock.mono_ns().saturating_sub(list.listed_ns);
-        let is_usable = |list: &BlockList| !list.is_outdated && age_ns(list) < age_max_ns(list);
+        let valid_from_ns = self.valid_from_ns.load(Ordering::Acquire);
+        let is_usable = |list: &BlockList| {
+            !list.is_outdated && list.listed_ns >= valid_from_ns && age_ns(list) < age_max_ns(list)
+        };
         slot.list.read().clone().filter(is_usable)
     }
 

@@ -1,4 +1,4 @@
-//! Changes of the partition map by an operator: partitions are added and drained.
+//! Changes of the partition map by an operator: partitions are added, drained and removed.
 //!
 //! Invariants: a change is the next snapshot of the map, by create-if-absent, on top of the newest one; the
 //! history keeps every change that queries may need.
@@ -94,7 +94,11 @@ pub fn change_map(
 }
 
 fn check_numbers(change: PartitionChange<'_>) -> Result<(), ChangeError> {
-    let (PartitionChange::Add(numbers) | PartitionChange::Drain(numbers)) = change;
+    let numbers = match change {
+        PartitionChange::Add(numbers)
+        | PartitionChange::Drain(numbers)
+        | PartitionChange::Remove(numbers) => numbers,
+    };
     for (idx, &number) in numbers.iter().enumerate() {
         if number as usize >= PARTITIONS_MAX {
             return Err(ChangeError::OutOfRange(number));

@@ -4,6 +4,7 @@
 //! later one, and stays in use while the bucket does not answer.
 //! Not here: changes of the map by operators, choice of a partition (`model::partition`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use chronolith_base::{Clock, Env};
 use chronolith_bucket::snapshots::{Change, Latest, Snapshots};
 use chronolith_bucket::{BucketError, Purpose, RequestContext, Store};
 pub use chronolith_format::bucket::partitions::PartitionsSnapshot;
+use chronolith_model::log_position::PartitionId;
 use chronolith_model::partition::{PARTITIONS_MAX, PartitionChange, PartitionMapError};
 use chronolith_replicated_log::LogError;
 use parking_lot::{Mutex, RwLock};
@@ -50,6 +52,10 @@ pub struct PartitionMaps {
     clock: Arc<dyn Clock>,
     handle: Handle,
     latest: RwLock<Option<Latest<PartitionsSnapshot>>>,
+    /// Runs before a map comes into use that lacks partitions of the one before it.
+    on_removal: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Partitions that have left the map since the start, and are not in it.
+    removed: Mutex<BTreeSet<u32>>,
     /// Error of the last read.
     fault: Mutex<Option<String>>,
     failures: AtomicU64,
@@ -64,9 +70,18 @@ impl PartitionMaps {
             clock: env.clock.clone(),
             handle,
             latest: RwLock::default(),
+            on_removal: None,
+            removed: Mutex::default(),
             fault: Mutex::default(),
             failures: AtomicU64::new(0),
         }
+    }
+
+    /// Sets what runs before a map comes into use that lacks partitions of the one before it: their samples
+    /// are in blocks, of which a list that was read earlier may know nothing.
+    #[must_use]
+    pub fn with_on_removal(self, on_removal: impl Fn() + Send + Sync + 'static) -> PartitionMaps {
+        PartitionMaps { on_removal: Some(Box::new(on_removal)), ..self }
     }
 
     /// Returns the map in use.
@@ -100,6 +115,7 @@ impl PartitionMaps {
         *self.fault.lock() = read.as_ref().err().map(ToString::to_string);
         match read {
             Ok(Some(latest)) => {
+                self.prepare_for(&latest.snapshot);
                 let before = self.latest.write().replace(latest.clone());
                 let number = latest.snapshot.stamp.number;
                 if before.is_none_or(|before| before.snapshot.stamp.number != number) {
@@ -114,6 +130,27 @@ impl PartitionMaps {
                 Err(error)
             }
         }
+    }
+
+    /// Notes the partitions that leave the map with `next`, and runs `on_removal` if there are some.
+    fn prepare_for(&self, next: &PartitionsSnapshot) {
+        let Some(current) = self.current() else { return };
+        let has = |number: &u32| next.map.epochs().iter().any(|epoch| epoch.accepting.contains(number));
+        let known = current.map.epochs().iter().flat_map(|epoch| &epoch.accepting);
+        let gone: BTreeSet<u32> = known.filter(|number| !has(number)).copied().collect();
+        if let Some(on_removal) = self.on_removal.as_ref().filter(|_| !gone.is_empty()) {
+            on_removal();
+        }
+        let mut removed = self.removed.lock();
+        removed.retain(|number| !has(number));
+        removed.extend(gone);
+    }
+
+    /// Returns true if the partition has left the map since the start, and is not in it: all of its samples
+    /// are in blocks, and its owner may be gone.
+    #[must_use]
+    pub fn is_removed(&self, partition: PartitionId) -> bool {
+        self.removed.lock().contains(&partition.0)
     }
 
     async fn read(

@@ -83,6 +83,8 @@ pub struct Verification {
     pub record_count: u64,
     /// Samples of records before `resume`.
     pub published_sample_count: u64,
+    /// Samples of records from `resume` on, which may be in no block.
+    pub recent_sample_count: u64,
     /// Records that cannot be decoded; owners keep them aside.
     pub undecodable_count: u64,
     /// Findings, the first ones if there are many.
@@ -160,6 +162,7 @@ pub fn verify_partition_with(
         resume,
         record_count: 0,
         published_sample_count: 0,
+        recent_sample_count: 0,
         undecodable_count: 0,
         findings,
     };
@@ -252,6 +255,9 @@ impl Check<'_> {
                         verification.published_sample_count += batch.times.len() as u64;
                         let store = OrderedStore(origin.store);
                         self.note_samples(&origin.tenant, store, &batch.times, record.offset);
+                    }
+                    Ok(Record::Samples { .. }) => {
+                        verification.recent_sample_count += batch.times.len() as u64;
                     }
                     Ok(Record::Cut(cut)) => self.note_cut(&cut, record.offset)?,
                     Ok(_) => {}

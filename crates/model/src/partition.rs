@@ -109,6 +109,8 @@ pub enum PartitionChange<'a> {
     Add(&'a [u32]),
     /// Partitions that accept no further writes; an owner runs until its last window is a block.
     Drain(&'a [u32]),
+    /// Drained partitions whose samples are all in blocks: they leave the history, no query asks for them.
+    Remove(&'a [u32]),
 }
 
 /// Reason why a map cannot be.
@@ -120,6 +122,12 @@ pub enum PartitionMapError {
     /// A partition to drain that accepts none.
     #[error("partition {0} does not accept writes")]
     NotAccepting(u32),
+    /// A partition to remove that accepts writes.
+    #[error("partition {0} accepts writes, drain it first")]
+    NotDrained(u32),
+    /// A partition to remove that the map does not have.
+    #[error("partition {0} is not in the partition map")]
+    Unknown(u32),
     /// No partition would be left.
     #[error("no partition would accept writes")]
     NoneLeft,
@@ -189,6 +197,7 @@ impl PartitionMap {
     ) -> Result<PartitionMap, PartitionMapError> {
         let mut accepting = self.accepting().to_vec();
         match change {
+            PartitionChange::Remove(numbers) => return self.without(numbers),
             PartitionChange::Add(numbers) => {
                 for &number in numbers {
                     let Err(place) = accepting.binary_search(&number) else {
@@ -213,6 +222,29 @@ impl PartitionMap {
         let ended_count = self.0.iter().skip(1).take_while(|next| next.since_ms <= forget_before_ms).count();
         let mut epochs = self.0.get(ended_count..).unwrap_or_default().to_vec();
         epochs.push(PartitionEpoch { since_ms, accepting });
+        PartitionMap::from_epochs(epochs)
+    }
+
+    /// Returns the map without drained partitions, as if they had never been.
+    fn without(&self, numbers: &[u32]) -> Result<PartitionMap, PartitionMapError> {
+        for &number in numbers {
+            if self.accepting().contains(&number) {
+                return Err(PartitionMapError::NotDrained(number));
+            }
+            if !self.0.iter().any(|epoch| epoch.accepting.contains(&number)) {
+                return Err(PartitionMapError::Unknown(number));
+            }
+        }
+        let mut epochs: Vec<PartitionEpoch> = Vec::new();
+        for PartitionEpoch { since_ms, accepting } in &self.0 {
+            let mut accepting = accepting.clone();
+            accepting.retain(|number| !numbers.contains(number));
+            // An epoch in which others accepted nothing is none, and equal ones are one.
+            let is_needed = epochs.last().is_none_or(|last| last.accepting != accepting);
+            if !accepting.is_empty() && is_needed {
+                epochs.push(PartitionEpoch { since_ms: *since_ms, accepting });
+            }
+        }
         PartitionMap::from_epochs(epochs)
     }
 

@@ -455,7 +455,7 @@ pub(crate) fn open_query_node(
     let options = &web.options.nodes;
     let Some(owners) = options.owners.as_ref().filter(|_| web.is_query_node()) else { return Ok(None) };
     let client = web.open_node_client()?;
-    let node = Arc::new(QueryNode::new(owners, client, sources.bucket(), &web.service.env, handle));
+    let node = Arc::new(QueryNode::new(owners, client, sources, &web.service.env, handle));
     web.set_query_node(node.clone());
     Ok(Some(node))
 }

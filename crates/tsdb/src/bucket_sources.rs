@@ -80,6 +80,12 @@ impl BucketSources {
         &self.bucket
     }
 
+    /// Returns a call after which each query reads the list of blocks of its tenant again, once.
+    pub fn outdate_lists(&self) -> impl Fn() + Send + Sync + 'static + use<> {
+        let catalog = self.bucket.catalog().clone();
+        move || catalog.outdate_lists()
+    }
+
     /// Returns the databases of `tenant`, without users. The first call for a tenant waits.
     ///
     /// # Errors

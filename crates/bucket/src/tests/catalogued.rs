@@ -94,6 +94,18 @@ fn a_tenant_with_a_catalogue_has_only_the_blocks_of_it() {
     wait_for(&world, &[own]);
 }
 
+/// Without it, samples of a partition that was removed were missing from queries until the list was polled.
+#[test]
+fn a_list_that_was_outdated_is_read_again_before_it_is_used() {
+    let mut world = World::new(CatalogOptions::default());
+    let first = add_block(&mut world, 0).ulid;
+    assert_eq!(world.ulids(), [first]);
+    let second = add_block(&mut world, 1).ulid;
+    assert_eq!(world.ulids(), [first], "the next poll has not come");
+    world.catalog.outdate_lists();
+    assert_eq!(world.ulids(), [first.min(second), first.max(second)]);
+}
+
 #[test]
 fn a_list_follows_the_snapshots_and_keeps_its_blocks() {
     let mut world = World::new(polling());

@@ -1,20 +1,24 @@
-//! `chronolith cluster partitions list|add|drain`: the partitions that accept writes, and changes of them.
+//! `chronolith cluster partitions list|add|drain|remove`: the partitions that accept writes, and changes of
+//! them.
 //!
 //! Invariant: a change is one new snapshot of the partition map, or none and an error that names the
 //! partition.
 //! Not here: the rules of the map (`model::partition`), partitions of the topic, which Kafka's tools add.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_base::utc::rfc3339_seconds;
 use chronolith_bucket::Store;
-use chronolith_cluster::log_partition_count;
 use chronolith_cluster::owner::stored_resume;
 use chronolith_cluster::partition_changes::{change_map, newest_map};
 use chronolith_cluster::partition_maps::PartitionsSnapshot;
 use chronolith_cluster::partition_states::{PartitionState, partition_states};
+use chronolith_cluster::verify::{VerifyParts, verify_partition};
+use chronolith_cluster::{PartitionId, log_partition_count, open_log};
+use chronolith_ingest::added_labels::source_of;
 use chronolith_model::partition::PartitionChange;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
@@ -23,6 +27,8 @@ use super::context::{Outcome, Tool, with_json};
 use crate::settings::{ToolSettings, add_tool_flags};
 use crate::table::{Column, aligned};
 
+/// Time after a drain in which gateways may have an older partition map and requests under way.
+const WRITES_AFTER_DRAIN_MAX: Duration = Duration::from_secs(60);
 const COLUMNS: [Column; 5] = [
     Column::Number("PARTITION"),
     Column::Text("STATE"),
@@ -44,12 +50,15 @@ pub(super) fn command() -> Command {
     let drain = Command::new("drain")
         .about("Let partitions accept no further writes; their owners run on for 12 hours")
         .arg(numbers("Numbers of partitions that accept writes"));
+    let remove = Command::new("remove")
+        .about("Forget drained partitions whose samples are all in blocks; stop their owners afterwards")
+        .arg(numbers("Numbers of drained partitions; their logs are read to the end"));
     let with_settings = |command| with_json(add_tool_flags(command, ToolSettings::BucketAndLog));
     Command::new("partitions")
-        .about("List, add and drain partitions, in the partition map of the bucket")
+        .about("List, add, drain and remove partitions, in the partition map of the bucket")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands([list, add, drain].map(with_settings))
+        .subcommands([list, add, drain, remove].map(with_settings))
 }
 
 /// A partition as it is shown.
@@ -69,6 +78,11 @@ pub(super) fn run(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
             let numbers = numbers();
             check_log(&tool, &numbers)?;
             change(&tool, &bucket, PartitionChange::Add(&numbers))?
+        }
+        "remove" => {
+            let numbers = numbers();
+            check_published(&tool, &bucket, &numbers)?;
+            change(&tool, &bucket, PartitionChange::Remove(&numbers))?
         }
         "drain" => change(&tool, &bucket, PartitionChange::Drain(&numbers()))?,
         _ => {
@@ -114,6 +128,51 @@ fn check_log(tool: &Tool, numbers: &[u32]) -> anyhow::Result<()> {
              topic first, with kafka-topics.sh --alter --partitions or the tool of your broker"
         ),
     }
+}
+
+/// Checks that partitions were drained long enough ago, and that no sample of them is in an owner alone.
+fn check_published(tool: &Tool, bucket: &Arc<Store>, numbers: &[u32]) -> anyhow::Result<()> {
+    let options = tool.log().context("--log: expected the address of the log, which is read to its end")?;
+    let newest = newest_map(bucket, &tool.env, tool.handle()).context("reading the partition map")?;
+    let states = newest.map(|snapshot| partition_states(&snapshot.map)).unwrap_or_default();
+    let log = open_log(&tool.env, tool.handle(), options).context("the replicated log")?;
+    let parts = VerifyParts {
+        log,
+        bucket: bucket.clone(),
+        handle: tool.handle().clone(),
+        env: tool.env.clone(),
+        source: source_of,
+    };
+    for &number in numbers {
+        let state = states.iter().find(|state| state.partition == PartitionId(number));
+        // The change refuses all others.
+        let Some(state) = state.filter(|state| !state.is_accepting) else { continue };
+        let drained = Duration::from_millis(elapsed_ms(state.since_ms, tool.env.clock.now_ms()));
+        anyhow::ensure!(
+            drained >= WRITES_AFTER_DRAIN_MAX,
+            "partition {number} was drained {} s ago, and gateways may write to it for {} s",
+            drained.as_secs(),
+            WRITES_AFTER_DRAIN_MAX.as_secs()
+        );
+        let verification = verify_partition(&parts, PartitionId(number));
+        let verification = verification.with_context(|| format!("partition {number}"))?;
+        let recent = verification.recent_sample_count;
+        anyhow::ensure!(
+            recent == 0,
+            "partition {number}: {recent} samples may be in no block; its owner has to run until its last \
+             windows are cut and published"
+        );
+        let findings = verification.findings.len();
+        anyhow::ensure!(
+            findings == 0,
+            "partition {number}: {findings} findings, which chronolith cluster verify lists"
+        );
+    }
+    Ok(())
+}
+
+fn elapsed_ms(since_ms: i64, now_ms: i64) -> u64 {
+    u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0)
 }
 
 fn state_name(state: &PartitionState) -> &'static str {

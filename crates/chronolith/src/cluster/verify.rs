@@ -159,11 +159,12 @@ fn report(all: &[Checked]) -> String {
         for finding in findings {
             text.push_str(&format!("finding: partition {partition}: {finding}\n"));
         }
-        let Verification { log, resume, record_count, published_sample_count, undecodable_count, .. } =
-            verification;
+        let Verification { log, resume, record_count, published_sample_count, .. } = verification;
+        let Verification { recent_sample_count, undecodable_count, .. } = verification;
         text.push_str(&format!(
             "partition {partition}: offsets {} to {}, {record_count} records, {published_sample_count} samples \
-             before offset {resume} are in blocks, {} offsets after it are of owners, {undecodable_count} \
+             before offset {resume} are in blocks, {} offsets after it with {recent_sample_count} samples are \
+             of owners, {undecodable_count} \
              records cannot be decoded\n",
             log.start,
             log.end,
@@ -177,10 +178,11 @@ fn report(all: &[Checked]) -> String {
 
 fn report_json(all: &[Checked]) -> String {
     let partition = |checked: &Checked| {
-        let Verification { log, resume, record_count, published_sample_count, undecodable_count, .. } =
-            &checked.verification;
+        let Verification { log, resume, record_count, published_sample_count, .. } = &checked.verification;
+        let Verification { recent_sample_count, undecodable_count, .. } = &checked.verification;
         json!({ "partition": checked.partition.0, "logStart": log.start, "logEnd": log.end, "resumeOffset": resume,
             "records": record_count, "publishedSamples": published_sample_count,
+            "recentSamples": recent_sample_count,
             "undecodableRecords": undecodable_count, "findings": checked.findings,
             "owners": checked.owned.iter().map(Owned::json).collect::<Vec<_>>() })
     };
@@ -204,6 +206,7 @@ mod tests {
             resume,
             record_count: 0,
             published_sample_count: 0,
+            recent_sample_count: 0,
             undecodable_count: 0,
             findings: Vec::new(),
         };

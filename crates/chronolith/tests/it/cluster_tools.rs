@@ -97,6 +97,13 @@ fn partitions_are_listed_drained_and_added_and_mistakes_end_with_1() {
         (&["add", "1", "1"], "partition 1 is named twice"),
         (&["add", "1", "2", "--log", &log], "partition 2: the log has 2 partitions, expected more than 2"),
         (&["add", "1", "--log", "dir:///nonexistent"], "topic /nonexistent does not exist"),
+        (
+            &["remove", "1", "--log", &log],
+            "partition 1 was drained 0 s ago, and gateways may write to it for",
+        ),
+        (&["remove", "0", "--log", &log], "partition 0 accepts writes, drain it first"),
+        (&["remove", "7", "--log", &log], "partition 7 is not in the partition map"),
+        (&["remove", "1"], "--log: expected the address of the log"),
     ] {
         let (code, out, error) = cluster.tool(&[&["partitions"], args].concat());
         assert_eq!((code, out.as_str()), (Some(1), ""), "{args:?}");

@@ -1,8 +1,8 @@
 //! Partitions that a query asks, each with its owners.
 //!
 //! Invariants: the partitions are all that accept writes, that did so less than
-//! [`DRAINED_TIME`](crate::partition_states::DRAINED_TIME) ago, and that a node reports: a query asks all of
-//! them, whatever number of partitions its tenant has at the moment.
+//! [`DRAINED_TIME`](crate::partition_states::DRAINED_TIME) ago, and that a node reports, without those that
+//! were removed: a query asks all of them, whatever number of partitions its tenant has at the moment.
 //! Their order is the map's: of samples with one timestamp the first partition's is read.
 //! Not here: connections, which the server makes.
 
@@ -80,8 +80,8 @@ impl QueryPeers {
     pub fn partitions(&self) -> Vec<PartitionId> {
         let Some(snapshot) = self.maps.current() else { return Vec::new() };
         let mut partitions = recent_partitions(&snapshot.map, self.clock.now_ms());
-        let others = self.directory.partitions().into_iter().filter(|own| !partitions.contains(own));
-        let others: Vec<PartitionId> = others.collect();
+        let mut others = self.directory.partitions();
+        others.retain(|own| !partitions.contains(own) && !self.maps.is_removed(*own));
         partitions.extend(others);
         partitions
     }

@@ -1,11 +1,13 @@
 //! Addresses, lookups that fail, nodes that do not report, and the order in which owners are asked.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use chronolith_base::{Clock, Env, ManualClock};
 use chronolith_bucket::{Store, StoreConfig};
 use chronolith_model::log_position::{PartitionId, TopicId};
+use chronolith_model::partition::PartitionChange;
 use chronolith_model::{QueryError, ReadContext, TenantId};
 use chronolith_tsdb::{PeerList as _, PeerStream, PeerTransport};
 use parking_lot::Mutex;
@@ -13,6 +15,7 @@ use tokio::runtime::Runtime;
 
 use super::latency::FirstByteTimes;
 use super::*;
+use crate::partition_changes::change_map;
 use crate::partition_maps::PartitionMaps;
 
 const NOW_MS: i64 = 1_795_132_800_000;
@@ -221,7 +224,13 @@ fn queries_ask_all_partitions_of_the_map_and_of_reports() {
     let fixture = Fixture::new();
     let store = Store::open(&StoreConfig::new("memory://"), &fixture.env, RUNTIME.handle().clone());
     let store = Arc::new(store.expect("a bucket"));
-    let maps = Arc::new(PartitionMaps::new(store, &fixture.env, RUNTIME.handle().clone()));
+    let removals = Arc::new(AtomicUsize::new(0));
+    let count = removals.clone();
+    let maps = PartitionMaps::new(store.clone(), &fixture.env, RUNTIME.handle().clone());
+    let count_one = move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    let maps = Arc::new(maps.with_on_removal(count_one));
     let clock: Arc<dyn Clock> = fixture.clock.clone();
     let peers = QueryPeers::new(fixture.directory.clone(), maps.clone(), Arc::new(Names), clock);
     let names = || -> Result<Vec<String>, QueryError> {
@@ -244,6 +253,17 @@ fn queries_ask_all_partitions_of_the_map_and_of_reports() {
     assert_eq!(check(&format!("{TOPIC}:0:7,{TOPIC}:3:8")), Err(why.to_owned()));
     let error = check("a:0:7").expect_err("another topic");
     assert!(error.starts_with("the offsets are of topic a, and the log is topic "), "{error}");
+    // A drained partition is asked, a removed one is not.
+    for (change, want, removal_count) in
+        [(PartitionChange::Drain(&[2]), 4, 0), (PartitionChange::Remove(&[2]), 3, 1)]
+    {
+        fixture.lookup.set("c:1", Some(report(TOPIC, &[(2, None)])));
+        fixture.refresh();
+        change_map(&store, &fixture.env, RUNTIME.handle(), change).expect("changed");
+        maps.refresh(None).expect("a map");
+        let found = (names().expect("names").len(), removals.load(Ordering::Relaxed));
+        assert_eq!(found, (want, removal_count), "{change:?}");
+    }
     fixture.lookup.set("b:1", Some(report(TopicId([8; 16]), &[(9, None)])));
     fixture.refresh();
     let error = names().expect_err("two topics").to_string();

@@ -201,3 +201,25 @@ fn a_partition_may_have_its_share_of_the_series_and_a_tenth_more() {
     assert_eq!(partition_series_max(0, 3), 0);
     assert_eq!(partition_series_max(usize::MAX, 2), usize::MAX / 100 * 55 + 9);
 }
+
+/// A query asked the owner of a drained partition for 12 hours, also if all of its samples were in blocks.
+#[test]
+fn a_removed_partition_leaves_the_whole_history() {
+    let changes = [
+        (PartitionChange::Add(&[4]), 0),
+        (PartitionChange::Add(&[0, 1]), 10),
+        (PartitionChange::Drain(&[4]), 20),
+        (PartitionChange::Drain(&[1]), 30),
+    ];
+    let map = changes.into_iter().fold(PartitionMap::default(), |map, (change, at_ms)| {
+        map.changed(change, at_ms, i64::MIN).expect("valid")
+    });
+    let epochs = |map: &PartitionMap| -> Vec<(i64, Vec<u32>)> {
+        map.epochs().iter().map(|epoch| (epoch.since_ms, epoch.accepting.clone())).collect()
+    };
+    let removed = map.changed(PartitionChange::Remove(&[4]), 40, i64::MIN).expect("drained");
+    assert_eq!(epochs(&removed), [(10, vec![0, 1]), (30, vec![0])]);
+    let refused = |numbers| map.changed(PartitionChange::Remove(numbers), 40, i64::MIN);
+    assert_eq!(refused(&[4, 0]), Err(PartitionMapError::NotDrained(0)));
+    assert_eq!(refused(&[7]), Err(PartitionMapError::Unknown(7)));
+}

@@ -14,7 +14,7 @@ use chronolith_cluster::peers::{
 };
 use chronolith_model::min_offsets::MinOffsets;
 use chronolith_service::metrics::definition::Metric;
-use chronolith_tsdb::{Bucket, PeerSources, PeerTransport, SelectLimits};
+use chronolith_tsdb::{BucketSources, PeerSources, PeerTransport, SelectLimits};
 use tokio::runtime::Handle;
 
 use super::client::NodeClient;
@@ -48,13 +48,14 @@ impl QueryNode {
     pub(crate) fn new(
         owners: &OwnersAddress,
         client: Arc<NodeClient>,
-        bucket: &Bucket,
+        sources: &BucketSources,
         env: &Env,
         handle: &Handle,
     ) -> QueryNode {
         let counters = Arc::new(PeerCounters::default());
         let directory = Arc::new(OwnerDirectory::new(env.clock.clone()));
-        let maps = Arc::new(PartitionMaps::new(bucket.store().clone(), env, handle.clone()));
+        let maps = PartitionMaps::new(sources.bucket().store().clone(), env, handle.clone());
+        let maps = Arc::new(maps.with_on_removal(sources.outdate_lists()));
         let calls = Calls {
             client: client.clone(),
             counters: counters.clone(),

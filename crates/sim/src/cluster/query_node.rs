@@ -152,13 +152,14 @@ impl QueryNode {
     pub(super) fn new(site: &Site, seed: u64) -> QueryNode {
         let (env, _) = site.env(seed, 0);
         let (store, _) = site.connect(&env, seed);
-        let maps = Arc::new(PartitionMaps::new(store.clone(), &env, site.handle.clone()));
+        let sources = BucketSources::over(store.clone(), &site.bucket_options, &env, &site.handle);
+        let maps = PartitionMaps::new(store, &env, site.handle.clone());
+        let maps = Arc::new(maps.with_on_removal(sources.outdate_lists()));
         let directory = Arc::new(OwnerDirectory::new(env.clock.clone()));
         let asked = Arc::new(AskedOwners::default());
         let connect = Arc::new(InProcess(asked.clone()));
         let peers = QueryPeers::new(directory.clone(), maps.clone(), connect, env.clock.clone());
         let recent = PeerSources::new(Arc::new(peers), SelectLimits::default());
-        let sources = BucketSources::over(store, &site.bucket_options, &env, &site.handle);
         let sources = sources.with_recent(Arc::new(recent));
         let made_ns = env.clock.mono_ns();
         QueryNode { env, sources, maps, directory, asked, made_ns }

@@ -83,11 +83,13 @@ impl SeamSource {
     /// Opens blocks and nodes. The number belongs to the list of blocks that is read, or to an older one.
     fn begin(&self, read: Read, ctx: &ReadContext) -> Result<(Opened, Arc<StaleCalls>), QueryError> {
         ctx.begin_wait()?;
+        // Before the list of blocks: a partition is removed once its samples are in blocks of a new list.
+        let known = self.recent.known();
         // The first read of the list is waited for, so that there is a number.
         self.catalogue.wait(ctx)?;
         let stale = Arc::new(StaleCalls::default());
         let number = self.catalogue.number();
-        let nodes = self.recent.source_at(&self.tenant, self.store, number, &stale);
+        let nodes = self.recent.source_at(known, &self.tenant, self.store, number, &stale);
         let mut parts = vec![("bucket", self.blocks.clone()), ("owners", nodes)];
         if self.duplicates == DuplicatePolicy::LastWins {
             parts.reverse();

@@ -272,6 +272,7 @@ fn settle(machines: &mut [Machine; 2], log: &SimLog, seed: u64) -> u64 {
     assert!(resume >= bucket.cut.expect("a cut"), "seed {seed}: {resume}");
     let verification = machines[0].env.verify();
     assert_eq!(verification.findings, [], "seed {seed}");
+    assert_eq!(verification.recent_sample_count, 0, "seed {seed}: all is in blocks");
     assert_eq!(verification.resume, resume, "seed {seed}");
     machines.iter().map(|machine| machine.owner().status().cuts.published_block_count).sum()
 }

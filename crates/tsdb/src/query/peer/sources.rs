@@ -26,6 +26,12 @@ pub trait PeerList: Send + Sync {
     fn peers(&self) -> Result<Vec<Arc<dyn PeerTransport>>, QueryError>;
 }
 
+/// Nodes as they were known at one time; none if the list failed, which is asked again then.
+#[derive(Default)]
+pub(crate) struct KnownPeers {
+    peers: Option<Vec<Arc<dyn PeerTransport>>>,
+}
+
 /// Sources of all tenants over several nodes.
 pub struct PeerSources {
     list: Arc<dyn PeerList>,
@@ -42,17 +48,23 @@ impl PeerSources {
 }
 
 impl PeerSources {
+    /// Returns the nodes as they are known now, for [`PeerSources::source_at`].
+    pub(crate) fn known(&self) -> KnownPeers {
+        KnownPeers { peers: self.list.peers().ok() }
+    }
+
     /// Returns the series that the nodes have of a store of `tenant`, for a caller that reads the blocks of
     /// the catalogue with this number; refusals of the number are noted in `stale`.
     pub(crate) fn source_at(
         &self,
+        known: KnownPeers,
         tenant: &TenantId,
         store: PeerStore,
         catalogue: u64,
         stale: &Arc<StaleCalls>,
     ) -> Arc<dyn Queryable> {
         let stale = stale.clone();
-        self.source(tenant, move |source| {
+        self.source(known, tenant, move |source| {
             source.with_store(store).with_catalogue(catalogue).with_stale_calls(stale.clone())
         })
     }
@@ -60,6 +72,7 @@ impl PeerSources {
     /// Returns the series of all nodes, with the settings of `set` for each call.
     fn source(
         &self,
+        known: KnownPeers,
         tenant: &TenantId,
         set: impl Fn(PeerSource) -> PeerSource + Send + Sync + 'static,
     ) -> Arc<dyn Queryable> {
@@ -67,7 +80,10 @@ impl PeerSources {
         let limits = self.limits;
         let tenant = tenant.clone();
         Arc::new(DeferredSource::new(move |read, _| {
-            let peers = list.peers()?;
+            let peers = match &known.peers {
+                Some(peers) => peers.clone(),
+                None => list.peers()?,
+            };
             let part = |peer: Arc<dyn PeerTransport>| {
                 let name = format!("node {}", peer.node());
                 let source = set(PeerSource::new(peer, &tenant).with_limits(limits));
@@ -119,6 +135,6 @@ impl ChangeWatch for PeerSources {
 
 impl TenantSources for PeerSources {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        self.source(tenant, |source| source)
+        self.source(KnownPeers::default(), tenant, |source| source)
     }
 }
