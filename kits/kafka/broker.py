@@ -3,7 +3,7 @@
 
     broker.py fetch                  prints the folder of the libraries
     broker.py serve [--count N]      starts N brokers (1), prints their ports and files, then obeys lines of stdin:
-                                     kill I, start I, pause I, resume I; ends with stdin
+                                     kill I, start I, pause I, resume I, partitions TOPIC COUNT; ends with stdin
 
 `serve` answers each line with `ok` or `failed: WHY`. Without Java, Maven, openssl or network it prints `not run: WHY`
 and exits with 3. Users: alice may do everything, bob nothing; passwords in the printed files.
@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -209,6 +210,20 @@ class Broker:
             tail = log.read().decode("utf-8", "replace")[-2000:]
         raise SystemExit("broker %d does not answer: %s" % (self.number, tail))
 
+    def set_partition_count(self, topic, count):
+        """Sends CreatePartitions, version 1: a topic may have more partitions than before, never fewer."""
+        name = topic.encode()
+        body = struct.pack(">ih%dsiii?" % len(name), 1, len(name), name, count, -1, 30000, False)
+        request = struct.pack(">hhih", 37, 1, 1, -1) + body
+        with socket.create_connection(("127.0.0.1", self.ports["PLAIN"]), timeout=30) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = connection.makefile("rb")
+            answer = answer.read(struct.unpack(">i", answer.read(4))[0])
+        # After the number of the request, the throttle time, the length of the list and the name.
+        code, = struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(name))
+        if code != 0:
+            raise ValueError("CreatePartitions of %s: error %d of the protocol" % (topic, code))
+
     def signal(self, number):
         self.process.send_signal(number)
 
@@ -250,6 +265,8 @@ class Cluster:
 
     def obey(self, line):
         words = line.split()
+        if words[0] == "partitions":
+            return self.brokers[0].set_partition_count(words[1], int(words[2]))
         broker = self.brokers[int(words[1]) - 1]
         if words[0] == "kill":
             broker.kill()

@@ -7,6 +7,9 @@
 
 mod brokers;
 pub(crate) mod campaign;
+mod checked_load;
+pub(crate) mod elasticity;
+pub(crate) mod neighbours;
 mod nodes;
 mod own_writes;
 mod queries;
@@ -25,7 +28,7 @@ use crate::proc::Stopwatch;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{SELECTOR, STEP_MS};
 use brokers::Brokers;
-use nodes::{NodeSetup, Nodes};
+use nodes::{NodeSetup, Nodes, OwnerEnd};
 use report::{Measured, Single};
 
 /// Steps by which a connection may be ahead of the slowest: five minutes of samples.
@@ -148,13 +151,17 @@ impl Options {
         let setup = NodeSetup {
             log: format!("kafka://{}/{topic}", brokers.addresses()?),
             partition_count: self.partitions,
+            tenant_partitions: self.partitions,
             compression: self.compression.clone(),
             replication_factor: 1,
             series_count: self.series,
             owners_per_partition: 1,
             gateway_count: 1,
             query_count: 1,
+            store_count: 0,
             owner_flags: Vec::new(),
+            store_flags: Vec::new(),
+            node_flags: Vec::new(),
             query_polls: Vec::new(),
         };
         let nodes = Nodes::start(data, setup)?;
@@ -186,8 +193,8 @@ impl Options {
         let queries_cpu_s = answering(nodes)?.since(before).total();
         let select = self.select_all(nodes, &shape)?;
         let own_writes = own_writes::measure(nodes, self.own_writes)?;
-        let owner_restart_s = nodes.kill_and_start_owner(0, CATCH_UP_LIMIT)?;
-        let caught_up = nodes.start_owner_without_directory(0, CATCH_UP_LIMIT)?;
+        let owner_restart_s = nodes.restart_owner(0, OwnerEnd::Kill, CATCH_UP_LIMIT)?.wall_s;
+        let caught_up = nodes.restart_owner(0, OwnerEnd::LoseDirectory, CATCH_UP_LIMIT)?;
         self.verify(nodes.query_ports[0], &fleet, &shape)?;
         Ok(Measured {
             sample_count: sample_count as f64,

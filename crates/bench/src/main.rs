@@ -81,6 +81,10 @@ enum Name {
     Cluster(cluster::Options),
     /// Processes of a cluster and brokers are killed at random; answers are compared with a ledger.
     ClusterCampaign(cluster::campaign::Options),
+    /// Partitions are added, drained and removed, processes moved and restarted, during writes and reads.
+    ClusterElasticity(cluster::elasticity::Options),
+    /// Acknowledgements of quiet tenants of a cluster, alone and next to a flood.
+    ClusterNeighbours(cluster::neighbours::Options),
     /// Resident memory after all series have left the head, for many tenants and for one large one.
     DepartedSeries(departed_series::Options),
     /// Bytes per sample after compaction, by family of values.
@@ -159,6 +163,8 @@ impl Name {
             Name::GraphAnswers(options) => options,
             Name::Cluster(options) => options,
             Name::ClusterCampaign(options) => options,
+            Name::ClusterElasticity(options) => options,
+            Name::ClusterNeighbours(options) => options,
             Name::RemoteWrite(options) => options,
             Name::Reorder(options) => options,
             Name::Rollups(options) => options,

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use chronolith_base::{Clock, SystemClock};
 
+pub(crate) use self::small_tenant::{ClientPriority, Latencies, is_refusal};
 use self::small_tenant::{
-    ClientPriority, HISTORY_STEPS, LOAD_SERIES, LOUD, Latencies, Phase, SMALL, SMALL_PAUSE, WARM_UP,
-    dashboard, is_refusal, panels,
+    HISTORY_STEPS, LOAD_SERIES, LOUD, Phase, SMALL, SMALL_PAUSE, WARM_UP, dashboard, panels,
 };
 use crate::driver::{Benchmark, Run};
 use crate::http::{QueryConnection, WriteConnection, range_path};

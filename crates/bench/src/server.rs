@@ -241,6 +241,15 @@ impl Server {
         http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status / 100 == 2)
     }
 
+    /// Moves its directory to another name. It must have been killed or stopped.
+    pub(crate) fn move_directory(&mut self) -> Result<()> {
+        let mut name = self.dir.clone().into_os_string();
+        name.push("-moved");
+        std::fs::rename(&self.dir, &name)?;
+        self.dir = name.into();
+        Ok(())
+    }
+
     /// Ends it at once, as `kill -9` does, and waits until it has gone.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;

@@ -13,7 +13,7 @@ const RUNS: usize = 5;
 
 /// Queries as dashboards have them, over all series, one service or one pod.
 const QUERIES: [&str; 12] = [
-    "sum by (namespace) (rate({__name__=~\"http_server_requests_.+_total\"}[2m]))",
+    "sum by (namespace) (rate({__name__=~\"http_client_requests_.+_total\"}[2m]))",
     "sum by (container) (rate({cluster=\"bench-eu-1\",mode=~\"user.*\"}[2m]))",
     "max by (pod) (max_over_time({__name__=~\"container_memory_bytes_.+\",namespace=\"search-frontend\"}[1m]))",
     "avg by (namespace) ({__name__=~\"go_memstats_bytes_.+_current\"})",
@@ -21,10 +21,10 @@ const QUERIES: [&str; 12] = [
     "count by (job) ({cluster=\"bench-eu-1\"})",
     "{__name__=~\"process_seconds_.+\",namespace=\"payments\",mode=~\"user.*\"}",
     "sum(count_over_time({cluster=\"bench-eu-1\",namespace=\"checkout\"}[2m]))",
-    "quantile by (namespace) (0.9, {__name__=~\"http_client_seconds_.+_current\"})",
+    "quantile by (namespace) (0.9, {__name__=~\"http_server_seconds_.+_current\"})",
     "sum by (instance) (increase({__name__=~\"node_network_bytes_.+_total\",namespace=\"default\"}[2m]))",
-    "stddev by (region) ({__name__=~\"node_cpu_seconds_.+_current\"})",
-    "sum without (id, pod, instance) (rate({__name__=~\"kubelet_runtime_.+_total\"}[2m]))",
+    "stddev by (region) ({__name__=~\"node_disk_seconds_.+_current\"})",
+    "sum without (id, pod, instance) (rate({__name__=~\"process_operations_.+_total\"}[2m]))",
 ];
 
 /// Asks all queries over the last `steps` steps before `last_ms`.

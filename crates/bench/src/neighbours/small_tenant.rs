@@ -30,14 +30,19 @@ pub(super) struct Phase {
 
 /// Latencies of one client, and the parts of them in which it waited for a core itself.
 #[derive(Default)]
-pub(super) struct Latencies {
+pub(crate) struct Latencies {
     pub(super) served_ms: Vec<f64>,
     pub(super) own_wait_ms: Vec<f64>,
 }
 
 impl Latencies {
+    /// Returns the latencies without the waits for a core, in milliseconds.
+    pub(crate) fn into_served_ms(self) -> Vec<f64> {
+        self.served_ms
+    }
+
     /// Runs `request` and records its latency.
-    pub(super) fn measure<T>(&mut self, queue: &RunQueue, request: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn measure<T>(&mut self, queue: &RunQueue, request: impl FnOnce() -> Result<T>) -> Result<T> {
         let waited_ns = queue.wait_ns()?;
         let began = Instant::now();
         let result = request()?;
@@ -81,12 +86,12 @@ pub(super) fn dashboard(port: u16, panels: &[String], end: Instant) -> Result<(L
     Ok((latencies, refused))
 }
 
-pub(super) fn is_refusal(status: u16) -> bool {
+pub(crate) fn is_refusal(status: u16) -> bool {
     matches!(status, 429 | 503)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum ClientPriority {
+pub(crate) enum ClientPriority {
     /// As the server's.
     Usual,
     /// Below the server's.
@@ -95,7 +100,7 @@ pub(super) enum ClientPriority {
 
 impl ClientPriority {
     /// Sets the priority of this thread.
-    pub(super) fn take(self) {
+    pub(crate) fn take(self) {
         if self == ClientPriority::Low {
             thread::lower_priority_of_long_work(0);
         }

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::super::checked_load::LoadOptions;
+use super::super::nodes::NodeSetup;
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Seconds of writes and kills.
@@ -19,13 +22,10 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) cuts: Cuts,
     #[command(flatten)]
-    pub(super) reads: Reads,
+    pub(super) load: LoadOptions,
     /// Kills no process, to see the seam between owners and blocks alone.
     #[arg(long)]
     pub(super) no_kills: bool,
-    /// Seed of the kills.
-    #[arg(long, default_value_t = 1)]
-    pub(super) seed: u64,
     /// Program that starts brokers of Kafka.
     #[arg(long, default_value = "kits/kafka/broker.py")]
     pub(super) kafka: PathBuf,
@@ -49,12 +49,9 @@ pub(crate) struct Size {
     /// Query nodes, which readers use in turn.
     #[arg(long, default_value_t = 2)]
     pub(super) queries: usize,
-    /// Threads that write, each to all series of its own.
-    #[arg(long, default_value_t = 4)]
-    pub(super) senders: usize,
-    /// Series of a sender, a multiple of 500.
-    #[arg(long, default_value_t = 5_000)]
-    pub(super) series: usize,
+    /// Processes that maintain the bucket.
+    #[arg(long, default_value_t = 1)]
+    pub(super) stores: usize,
 }
 
 /// Times of cuts and catalogues.
@@ -72,31 +69,31 @@ pub(crate) struct Cuts {
     pub(super) old_poll_seconds: u64,
 }
 
-/// Answers that are compared.
-#[derive(clap::Args)]
-pub(crate) struct Reads {
-    /// Waits for the ends of the log, so that an answer has to have each acknowledged sample.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
-    pub(super) strong: bool,
-    /// Age of an acknowledgement from which an answer has to have its samples without that.
-    #[arg(long, default_value_t = 10)]
-    pub(super) lag_seconds: u64,
-    /// Milliseconds between two answers.
-    #[arg(long, default_value_t = 200)]
-    pub(super) read_pause_ms: u64,
-}
-
 impl Options {
+    /// Options of the nodes over a log of these brokers.
+    pub(super) fn node_setup(&self, addresses: &str) -> NodeSetup {
+        let poll = format!("--bucket.poll={}s", self.cuts.poll_seconds);
+        NodeSetup {
+            log: format!("kafka://{addresses}/campaign"),
+            partition_count: self.size.partitions,
+            tenant_partitions: self.size.partitions,
+            replication_factor: self.size.brokers.min(3),
+            compression: "lz4".to_owned(),
+            series_count: self.load.series_count(),
+            owners_per_partition: self.size.owners,
+            gateway_count: self.size.gateways,
+            query_count: self.size.queries,
+            store_count: self.size.stores,
+            owner_flags: vec![format!("--flush-delay={}s", self.cuts.cut_seconds), poll.clone()],
+            store_flags: vec![poll, "--store.compaction-delay=1h".to_owned()],
+            node_flags: Vec::new(),
+            query_polls: (1..=self.size.queries).map(|number| self.query_poll(number)).collect(),
+        }
+    }
+
     /// Age from which the query node with this number, from 1, reads the catalogue again.
-    pub(super) fn query_poll(&self, number: usize) -> Duration {
+    fn query_poll(&self, number: usize) -> Duration {
         let is_old = number == self.size.queries && number > 1;
         Duration::from_secs(if is_old { self.cuts.old_poll_seconds } else { self.cuts.poll_seconds })
-    }
-}
-
-impl Reads {
-    /// Age of acknowledgements that answers have to have.
-    pub(super) fn lag(&self) -> Duration {
-        Duration::from_secs(if self.strong { 0 } else { self.lag_seconds })
     }
 }
