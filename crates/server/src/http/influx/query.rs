@@ -74,7 +74,7 @@ async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxE
     let request = QueryRequest::read(web, request).await?;
     audit::set_statements(&request);
     let is_writing = request.statements.iter().any(Statement::is_writing);
-    let databases = databases_of(web, &request, is_writing)?;
+    let databases = databases_of(web, &request)?;
     if request.is_foreign_get && is_writing {
         let text = "cross-origin request refused: changes need an origin allowed by --web.cors.origin";
         return Err(InfluxError::new(StatusCode::FORBIDDEN, text));
@@ -119,14 +119,16 @@ async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxE
 
 /// Databases of the statements. Gateways and query nodes read and change the bucket for statements on the
 /// catalogue.
-fn databases_of(web: &Web, request: &QueryRequest, is_writing: bool) -> Result<Databases, InfluxError> {
+fn databases_of(web: &Web, request: &QueryRequest) -> Result<Databases, InfluxError> {
     let lifecycle = &web.service.lifecycle;
     let is_on_catalog = request.statements.iter().all(Statement::is_on_catalog);
     if is_on_catalog && lifecycle.roles.changes_bucket_databases() {
         return Ok(Databases::of_catalog(&web.service)?);
     }
     let databases = Databases::of(&web.service)?;
-    if is_writing {
+    // A query is killed where it runs, with a store or without one.
+    let needs_store = |one: &Statement| one.is_writing() && !matches!(one, Statement::KillQuery { .. });
+    if request.statements.iter().any(needs_store) {
         // A read-only server has no store.
         lifecycle.store()?;
     }

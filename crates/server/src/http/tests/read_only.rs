@@ -86,3 +86,12 @@ async fn statements_are_answered_over_the_bucket() {
     let missing = server.get("/query?db=a&q=SELECT+v+FROM+m").await;
     assert!(missing.text.contains("database not found: a"), "{}", missing.text);
 }
+
+/// Covers queries that no client could end: `KILL QUERY` was refused as a change, with 405.
+#[tokio::test]
+async fn queries_over_the_bucket_can_be_killed() {
+    let server = Fixture::read_only();
+    let killed = server.post_form("/query", "q=KILL+QUERY+999999").await;
+    assert_eq!(killed.status, StatusCode::OK, "{}", killed.text);
+    assert!(killed.text.contains("no such query id: 999999"), "{}", killed.text);
+}
