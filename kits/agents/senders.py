@@ -19,8 +19,10 @@ import tempfile
 import time
 import urllib.parse
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "wire"))
-from tsdbwire import Client, free_port  # noqa: E402
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "wire"), os.path.join(HERE, "..", "cluster")]
+import nodes  # noqa: E402
+from tsdbwire import STRONG, Client, free_port  # noqa: E402
 
 RESULTS = []
 # First time of all points.
@@ -97,7 +99,7 @@ def until(ask, is_enough, seconds=WAIT_S):
 
 
 class Server:
-    """Chronolith on fixed ports, so that it can be started again."""
+    """Chronolith on fixed ports, so that it can be started again. `reader` answers queries."""
 
     def __init__(self, binary, work, flags=()):
         self.port = free_port(21000 + os.getpid() % 8000)
@@ -105,7 +107,7 @@ class Server:
         self.argv = [binary, "serve", "--data-dir", os.path.join(work, "data"), "--http", "127.0.0.1:%d" % self.port,
                      "--carbon.listen", "127.0.0.1:%d" % self.carbon, *flags]
         self.log = open(os.path.join(work, "chronolith.log"), "ab")
-        self.client = Client("http://127.0.0.1:%d" % self.port)
+        self.client = self.reader = Client("http://127.0.0.1:%d" % self.port)
         self.start()
 
     def start(self):
@@ -117,10 +119,16 @@ class Server:
         self.process.send_signal(how)
         self.process.wait()
 
+    def kill(self):
+        self.process.kill()
+
+    def rejected(self):
+        return self.counter("chronolith_write_samples_rejected_total", [])
+
     def points(self, pattern):
         """Points by series: {name: {second: value}}, the second a float if there are milliseconds."""
         query = '{__name__=~"%s"}[1d]' % pattern
-        answer = self.client.api("/api/v1/query", {"query": query, "time": BASE_S + 86000, "nocache": "1"})[1]
+        answer = self.reader.api("/api/v1/query", {"query": query, "time": BASE_S + 86000, "nocache": "1"})[1]
         if answer.get("status") != "success":
             return {"error": answer}
         return {one["metric"]["__name__"]: {at: float(value) for at, value in one["values"]}
@@ -142,6 +150,39 @@ class Server:
         text = self.client.request("GET", "/metrics")[2].decode()
         lines = [line for line in text.splitlines() if line.startswith(name + "{")]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(label in line for label in labels))
+
+
+class ClusterServer(Server):
+    """A cluster whose gateway listens for carbon, and whose query node is asked."""
+
+    def __init__(self, binary, work, broker, partitions, flags=()):
+        topic = os.path.basename(work)
+        self.cluster = nodes.Cluster(binary, work, broker, partitions, topic, flags)
+        self.port, self.carbon = self.cluster.next_port, self.cluster.carbon
+        self.process = self.cluster.gateway.process
+        self.client = self.cluster.gateway.client
+        self.reader = Client(self.cluster.query.url, STRONG)
+
+    def start(self):
+        for node in self.writers():
+            node.start()
+        for node in self.writers():
+            node.wait_ready()
+        self.process = self.cluster.gateway.process
+
+    def stop(self, how):
+        for node in self.writers():
+            node.stop(how)
+
+    def writers(self):
+        return self.cluster.nodes()[:-1]
+
+    def rejected(self):
+        owners = self.cluster.owners
+        return super().rejected() + sum(owner.metric("chronolith_owner_rejected_samples_total") for owner in owners)
+
+    def kill(self):
+        self.cluster.end()
 
 
 def stop(process):
@@ -269,7 +310,7 @@ def is_listening(port):
         return False
 
 
-def tls(binary, work):
+def tls(start, work):
     """carbon-c-relay and openssl over TLS, and a sender without it, against a server of their own."""
     folder = os.path.join(work, "tls")
     os.makedirs(folder)
@@ -279,7 +320,7 @@ def tls(binary, work):
                     "-keyout", key, "-out", crt], check=True, capture_output=True)
     with open(folder + "/carbon.yml", "w") as f:
         f.write(TLS)
-    server = Server(binary, folder, ["--carbon.tls", folder + "/carbon.yml", "--carbon.allow", "127.0.0.0/8"])
+    server = start(folder, ["--carbon.tls", folder + "/carbon.yml", "--carbon.allow", "127.0.0.0/8"])
     listen = free_port(server.carbon + 1)
     with open(folder + "/conf", "w") as f:
         f.write(RELAY_TLS.format(port=server.carbon, listen=listen))
@@ -314,7 +355,7 @@ def tls(binary, work):
         server.expect("a sender without TLS stores nothing", "plain[.].*", {})
     finally:
         stop(process)
-        server.process.kill()
+        server.kill()
 
 
 def statsd(server):
@@ -348,7 +389,7 @@ def statsd(server):
     open_count = server.counter("chronolith_carbon_open_connections", [])
     query = urllib.parse.urlencode({"target": "stats.counters.kit.requests.count", "from": BASE_S - 10,
                                     "until": BASE_S + 190, "format": "json"})
-    answer = json.loads(server.client.request("GET", "/render?" + query)[2])
+    answer = json.loads(server.reader.request("GET", "/render?" + query)[2])
     points = [[value, at] for value, at in answer[0]["datapoints"]] if answer else []
     check("statsd: /render has the points", points == [[float(n), BASE_S + 10 * n] for n in range(flushes)], answer)
     check("statsd: no connection stays open", open_count == 0, open_count)
@@ -358,10 +399,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="target/release/chronolith", help="binary of Chronolith")
     parser.add_argument("--only", default="statsd,collectd,carbon-c-relay,tls", help="senders, separated by commas")
+    parser.add_argument("--topology", choices=["single", "cluster"], default="single", help="a server, or a cluster over "
+                        "a log in a directory")
+    parser.add_argument("--broker", metavar="HOST:PORT", help="broker of Kafka for the log of the cluster")
+    parser.add_argument("--partitions", type=int, default=1, help="owners of the cluster, with a broker")
     parser.add_argument("--keep", action="store_true", help="keep the directory with logs")
     args = parser.parse_args()
     work = tempfile.mkdtemp(prefix="senders-")
-    server = Server(args.server, work)
+
+    def start(folder, flags=()):
+        if args.topology == "single":
+            return Server(args.server, folder, flags)
+        return ClusterServer(args.server, folder, args.broker, args.partitions, flags)
+    server = start(work)
     try:
         chosen = args.only.split(",")
         if "statsd" in chosen:
@@ -371,10 +421,10 @@ def main():
         if "carbon-c-relay" in chosen:
             relay(server, work)
         if "tls" in chosen:
-            tls(args.server, work)
-        check("no point was rejected", server.counter("chronolith_write_samples_rejected_total", []) == 0)
+            tls(start, work)
+        check("no point was rejected", server.rejected() == 0)
     finally:
-        server.process.kill()
+        server.kill()
         if args.keep:
             print("kept " + work)
         else:

@@ -20,7 +20,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "wire"))
-from tsdbwire import FH, STALE, Client, free_port  # noqa: E402
+from tsdbwire import FH, STALE, STRONG, Client, free_port  # noqa: E402
 
 DUR = re.compile(r"(\d+)(ms|y|w|d|h|m|s)")
 UNIT = dict(ms=1, s=1000, m=60000, h=3600000, d=86400000, w=7 * 86400000, y=365 * 86400000)
@@ -520,7 +520,8 @@ class Runner:
     def __init__(self, a):
         self.a, self.proc, self.dir, self.n = a, None, None, 0
         self.base = a.base
-        self.client = None
+        # Writes, and reads of a cluster by another process.
+        self.client = self.reader = None
         self.run_id = "%x" % int(time.time())
 
     # -- isolation
@@ -548,8 +549,10 @@ class Runner:
         else:
             url = self.a.target
         self.client = Client(url, hdr)
-        if not self.client.wait_ready(self.a.ready_path, self.a.ready):
-            raise SystemExit("server not ready: " + url)
+        self.reader = Client(self.a.read, dict(hdr, **STRONG)) if self.a.read else self.client
+        for client in (self.client, self.reader):
+            if not client.wait_ready(self.a.ready_path, self.a.ready):
+                raise SystemExit("server not ready: http://%s:%d" % (client.host, client.port))
         self.dirty = False
 
     # -- commands
@@ -570,7 +573,7 @@ class Runner:
 
     def q(self, path, **p):
         p.update(x.split("=", 1) for x in self.a.param)
-        return self.client.api(self.a.query_prefix + path, p)
+        return self.reader.api(self.a.query_prefix + path, p)
 
     def sec(self, ms):
         return "%.3f" % ((ms + self.base) / 1000)
@@ -668,6 +671,7 @@ class Runner:
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("target", nargs="?", help="base URL of a running server (needs --tenant-header), or use --launch")
+    p.add_argument("--read", metavar="URL", help="base URL of the server to query, if writes go to another process of a cluster")
     p.add_argument("--files", nargs="+", default=[], help=".test files or folders of them")
     p.add_argument("--launch", help="command that starts a server; {port} and {dir} are filled in; restarted for every `clear`")
     p.add_argument("--port", type=int, default=19500, help="first port for --launch")
