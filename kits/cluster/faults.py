@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Faults of brokers, bucket and owners under the processes of a cluster, over real brokers of Kafka.
+
+Each fault has to give the answer that docs/scale-out.md names, nothing that was acknowledged is lost, and the
+cluster goes on by itself when the fault ends. With --brokers 3 two of three brokers are killed instead of the only
+one, so that the copies that the topic asks for are missing.
+"""
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from nodes import Broker, Cluster, NotRun
+from tsdbwire import STRONG, Client
+
+RESULTS = []
+ACK_TIMEOUT_S = 2
+# A start without a log ends within 15 s; the rest is the start of a process on a busy machine.
+START_WITHIN_S = 20
+RECOVERY_WITHIN_S = 90
+SECRETS = ["not-the-secret", "alice-secret"]
+
+
+def check(name, is_met, why=""):
+    RESULTS.append(bool(is_met))
+    print("%s %s%s" % ("ok  " if is_met else "FAIL", name, "" if is_met else "  -- " + str(why)[:800]), flush=True)
+
+
+class Ledger:
+    """Writes of one series; values are the numbers of the writes."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.base_ms = int(time.time() * 1000) - 3_600_000
+        self.count = 0
+        self.acknowledged, self.unknown = set(), set()
+
+    def write(self):
+        """Returns status, headers, body and seconds of a write of the next sample."""
+        number, self.count = self.count, self.count + 1
+        start = time.time()
+        client = Client(self.cluster.gateway.url, timeout=60)
+        status, headers, body = client.write([({"__name__": "ledger"}, [(self.base_ms + number, float(number))])])
+        (self.acknowledged if status == 204 else self.unknown).add(number)
+        return status, headers, body.decode("utf-8", "replace"), time.time() - start
+
+    def stored(self, headers=STRONG):
+        """Numbers of the samples that a query has, or the refusal."""
+        client = Client(self.cluster.query.url, headers, timeout=60)
+        query = {"query": "ledger[2h]", "time": self.base_ms / 1000 + 7000, "nocache": "1"}
+        status, answer = client.api("/api/v1/query", query)
+        if status != 200:
+            return "%d %s" % (status, answer)
+        return {int(float(value)) for series in answer["data"]["result"] for _, value in series["values"]}
+
+    def check(self, name):
+        """Checks that all acknowledged samples are there, and none that was not sent."""
+        stored = until(self.stored, lambda stored: isinstance(stored, set) and self.acknowledged <= stored)
+        is_right = isinstance(stored, set) and self.acknowledged <= stored <= self.acknowledged | self.unknown
+        missing = sorted(self.acknowledged - stored)[:10] if isinstance(stored, set) else stored
+        check(name, is_right, "missing %s" % (missing,))
+
+
+def until(ask, is_enough, seconds=RECOVERY_WITHIN_S):
+    end = time.time() + seconds
+    while True:
+        answer = ask()
+        if is_enough(answer) or time.time() > end:
+            return answer
+        time.sleep(0.2)
+
+
+def refused_starts(args, broker, work):
+    """Starts that cannot reach the log end in time, with the broker's address and without a secret."""
+    def login(listener, *flags):
+        return ["--log", "kafka://%s/starts" % broker.settings[listener], *flags]
+
+    def file(name):
+        return os.path.join(broker.settings["files"], name)
+    plain = ["--log.sasl-mechanism", "plain", "--log.sasl-user", "alice", "--log.sasl-secret-file", file("wrong.password")]
+    cases = [
+        ("a wrong password", "sasl", login("sasl", *plain), "", 1),
+        ("an unknown authority", "tls", login("tls", "--log.tls=true", "--log.tls-ca-file", file("other-ca.pem")), "certificate", 1),
+        ("no encryption to a port with TLS", "tls", login("tls"), "TLS", 1),
+        ("a missing topic", "plain", login("plain"), "kafka-topics.sh", 1),
+        ("a partition that the log lacks", None,
+         login("plain", "--log.create-topic", "1:1", "--role", "owner", "--owner.partition", "3"), "owner.partition", 2),
+    ]
+    for name, listener, flags, want, code in cases:
+        argv = [args.server, "serve", "--http", "127.0.0.1:0", "--data-dir", os.path.join(work, "refused"),
+                "--bucket", "file://" + os.path.join(work, "bucket")]
+        argv += flags if "--role" in flags else ["--role", "gateway", *flags]
+        start = time.time()
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=3 * START_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            check("start with %s ends" % name, False, "still runs after %d s" % (3 * START_WITHIN_S))
+            continue
+        text, took = done.stdout + done.stderr, time.time() - start
+        address = broker.settings[listener] if listener else ""
+        is_right = (done.returncode == code and took < START_WITHIN_S and want in text and address in text
+                    and not any(secret in text for secret in SECRETS))
+        check("start with %s ends with %d and the reason" % (name, code), is_right,
+              "exit %s after %.1f s: %s" % (done.returncode, took, text[-600:]))
+
+
+def without_log(ledger, name, stop, start):
+    """While brokers do not acknowledge: 503, reads go on, nothing is acknowledged; afterwards all recovers."""
+    before = len(ledger.acknowledged)
+    stop()
+    status, headers, body, took = ledger.write()
+    retry = {key.lower(): value for key, value in headers.items()}.get("retry-after")
+    check("%s: a write gets 503 with Retry-After within the timeout" % name,
+          status == 503 and retry and took < 5 * ACK_TIMEOUT_S, (status, headers, body, took))
+    stored = ledger.stored({})
+    check("%s: reads go on" % name, isinstance(stored, set) and ledger.acknowledged <= stored, stored)
+    check("%s: nothing is acknowledged" % name, len(ledger.acknowledged) == before)
+    start()
+    status = until(lambda: ledger.write()[0], lambda status: status == 204)
+    check("%s: writes are acknowledged again by themselves" % name, status == 204, status)
+    ready = until(lambda: [node.client.request("GET", "/-/ready")[0] for node in ledger.cluster.nodes()],
+                  lambda all_of: set(all_of) == {200})
+    check("%s: all nodes are ready again" % name, set(ready) == {200}, ready)
+    ledger.check("%s: what was acknowledged is there" % name)
+
+
+def bucket_away(ledger, work):
+    """The bucket fails each request: writes and queries of recent samples go on."""
+    bucket = os.path.join(work, "bucket")
+    os.rename(bucket, bucket + ".away")
+    # A file in its place makes each request fail, where a missing directory would be a bucket without objects.
+    with open(bucket, "w"):
+        pass
+    try:
+        # Longer than the poll of the bucket, and than the one of the partition map.
+        end, statuses, reads = time.time() + 7, [], []
+        while time.time() < end:
+            statuses.append(ledger.write()[0])
+            reads.append(ledger.stored())
+            time.sleep(0.2)
+        check("bucket away: writes go on", set(statuses) == {204}, statuses)
+        bad = [read for read in reads if not isinstance(read, set)]
+        check("bucket away: queries of recent samples go on", not bad and ledger.acknowledged <= reads[-1], bad[:2] or reads[-1])
+    finally:
+        os.remove(bucket)
+        os.rename(bucket + ".away", bucket)
+    ledger.check("bucket back: what was acknowledged is there")
+
+
+def owner_hangs(ledger):
+    """An owner stands still: writes go on, a query waits or says which partition is missing."""
+    owner = ledger.cluster.owners[-1]
+    owner.process.send_signal(signal.SIGSTOP)
+    timer = threading.Timer(4, lambda: owner.process.send_signal(signal.SIGCONT))
+    timer.start()
+    statuses = [ledger.write()[0] for _ in range(5)]
+    check("owner hangs: writes go on", statuses == [204] * 5, statuses)
+    stored = ledger.stored()
+    is_right = ledger.acknowledged <= stored if isinstance(stored, set) else stored.startswith("503 ")
+    check("owner hangs: a query has all samples or is refused", is_right, stored)
+    timer.join()
+    ledger.check("owner hangs: what was acknowledged is there")
+
+
+def long_series(ledger):
+    """Samples of a series that are more than a record takes are in several ones, and all of them are stored."""
+    count = 200_000
+    samples = [(ledger.base_ms + n, float(n * n % 977) + 1 / (n + 3)) for n in range(count)]
+    status, _, body = Client(ledger.cluster.gateway.url, timeout=60).write([({"__name__": "long"}, samples)])
+    check("a series of %d samples is written" % count, status == 204, (status, body[:300]))
+    query = {"query": "count_over_time(long[2h])", "time": ledger.base_ms / 1000 + 7000}
+    answer = Client(ledger.cluster.query.url, STRONG, timeout=60).api("/api/v1/query", query)[1]
+    found = [series["value"][1] for series in answer.get("data", {}).get("result", [])]
+    check("a series of %d samples is stored" % count, found == [str(count)], answer)
+
+
+def foreign_calls(ledger):
+    """Calls between nodes need the token."""
+    for node in ledger.cluster.owners + [ledger.cluster.query]:
+        for headers in ({}, {"Authorization": "Bearer another-token-0123456789"}):
+            status = Client(node.url, headers).request("POST", "/internal/v1/select", b"")[0]
+            check("a select without the token of the nodes gets 401", status == 401, status)
+
+
+def run(args, broker, work):
+    os.makedirs(os.path.join(work, "bucket"))
+    refused_starts(args, broker, work)
+    copies = min(3, args.brokers)
+    flags = ["--log.ack-timeout", "%ds" % ACK_TIMEOUT_S, "--self-scrape", "off"]
+    cluster = Cluster(args.server, work, broker.address, 2, "faults", flags, ["--self-scrape", "off"], copies)
+    try:
+        ledger = Ledger(cluster)
+        statuses = [ledger.write()[0] for _ in range(20)]
+        check("writes before the faults", statuses == [204] * 20, statuses)
+        ledger.check("queries before the faults")
+        foreign_calls(ledger)
+        long_series(ledger)
+        chosen = ["1"] if args.brokers == 1 else ["2", "3"]
+
+        def tell(verb):
+            return lambda: [broker.tell("%s %s" % (verb, number)) for number in chosen]
+        without_log(ledger, "broker killed", tell("kill"), tell("start"))
+        without_log(ledger, "broker hangs", tell("pause"), tell("resume"))
+        bucket_away(ledger, work)
+        owner_hangs(ledger)
+        dead = [node.argv for node in cluster.nodes() if node.process.poll() is not None]
+        check("no process has ended", not dead, dead)
+        if not all(RESULTS):
+            for node in cluster.nodes():
+                print("--- last lines of %s\n%s" % (node.log.name, node.log_tail()))
+    finally:
+        cluster.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default="target/release/chronolith", help="binary that was built with the feature kafka")
+    parser.add_argument("--brokers", type=int, choices=[1, 3], default=1)
+    parser.add_argument("--keep", action="store_true", help="keep the directory with logs")
+    args = parser.parse_args()
+    # Ends by the way of `finally`, which kills the nodes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    work = tempfile.mkdtemp(prefix="kit-faults-")
+    broker = None
+    try:
+        broker = Broker(args.brokers)
+        run(args, broker, work)
+    except NotRun as why:
+        print("not run: %s" % why)
+    finally:
+        if broker:
+            broker.end()
+        if args.keep:
+            print("kept " + work)
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+    failed = RESULTS.count(False)
+    print("%d passed, %d failed" % (len(RESULTS) - failed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
