@@ -61,7 +61,7 @@ enum Tier {
     Release,
 }
 
-const STEPS: [Step; 29] = [
+const STEPS: [Step; 30] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
@@ -99,6 +99,7 @@ const STEPS: [Step; 29] = [
         Group::Kits,
         kits::graphite_senders,
     ),
+    step("cluster", "kits against a gateway with its owner and a query node", Group::Kits, kits::cluster),
     step(
         "bucket-read",
         "kit bucket: blocks of Prometheus in a directory and an S3 server are read",
@@ -119,7 +120,7 @@ const STEPS: [Step; 29] = [
     ),
     step("loom", "every order of threads over commit and series map", Group::Kits, loom),
     of_release("features", "builds without optional parts", Group::Kits, long::features),
-    of_release("kafka", "the replicated log against a real broker of Kafka", Group::Kits, long::kafka),
+    of_release("kafka", "replicated log and kits against a real broker of Kafka", Group::Kits, long::kafka),
     of_release("simulator", "a million operations of the simulator", Group::Tests, long::simulator),
     of_release(
         "every-byte",

@@ -24,6 +24,9 @@ const CRASH_ROUND_COUNT: u32 = 5;
 /// Ports of the kit `prom-peer`, in a row: sender, reader, federation.
 const PROM_PEER_PORT_COUNT: u16 = 3;
 
+/// Kits that run against a cluster before each merge: clients of each protocol that writes.
+const CLUSTER_KITS: &str = "clients,influx-clients,agents,prom-peer";
+
 /// Files of the kit `rules` that need no Prometheus, with their flags.
 const RULE_KITS: [(&str, &str); 2] = [("kill.py", "--kills 20"), ("hostile.py", "--series 20000")];
 
@@ -228,6 +231,15 @@ pub(super) fn graphite_cluster(ci: &Checkout) -> Result<Tally> {
 /// Without the packages of Debian, the kit sends as statsd does.
 pub(super) fn graphite_senders(ci: &Checkout) -> Result<Tally> {
     let Some(kit) = find_kit(ci, "agents", "senders.py") else { return Ok(no_kit("agents")) };
+    let (senders, skipped) = available_senders();
+    let binary = binary_of(ci)?.display().to_string();
+    let mut tally = python(ci, &kit, &["--server", &binary, "--only", &senders])?;
+    skipped.iter().for_each(|why| tally.add(&Tally::not_run(why)));
+    Ok(tally)
+}
+
+/// Senders of the kit `agents` that this machine has, as a list for the kit, and what the others lack.
+fn available_senders() -> (String, Vec<String>) {
     let mut senders = vec!["statsd"];
     let mut skipped = Vec::new();
     for (package, program) in [("collectd-core", "collectd"), ("carbon-c-relay", "carbon-c-relay")] {
@@ -236,8 +248,50 @@ pub(super) fn graphite_senders(ci: &Checkout) -> Result<Tally> {
             Err(why) => skipped.push(why),
         }
     }
-    let binary = binary_of(ci)?.display().to_string();
-    let mut tally = python(ci, &kit, &["--server", &binary, "--only", &senders.join(",")])?;
+    (senders.join(","), skipped)
+}
+
+/// Kits that write and read, against a gateway with its owner and a query node, over a log in a directory.
+pub(super) fn cluster(ci: &Checkout) -> Result<Tally> {
+    run_on_cluster(ci, &binary_of(ci)?, &["--only", CLUSTER_KITS])
+}
+
+/// The same kits and more with gateway, owners and query node as processes of their own, over a broker of
+/// Kafka: with one partition, and with two. `binary` has the feature `kafka`.
+pub(super) fn cluster_over_kafka(ci: &Checkout, binary: &Path) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for partitions in ["1", "2"] {
+        tally.add(&run_on_cluster(ci, binary, &["--kafka", "--partitions", partitions])?);
+    }
+    Ok(tally)
+}
+
+/// Without a package, the kits that need it do not run.
+fn run_on_cluster(ci: &Checkout, binary: &Path, flags: &[&str]) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "cluster", "run.py") else { return Ok(no_kit("cluster")) };
+    let (senders, mut skipped) = available_senders();
+    let binary = binary.display().to_string();
+    let mut args = vec!["--server".to_owned(), binary, "--senders".to_owned(), senders];
+    args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    match peers::need_prometheus() {
+        Ok(()) => args.extend(["--prometheus".to_owned(), older_prometheus(ci)?.display().to_string()]),
+        Err(why) => {
+            args.extend(["--without", "prom-peer"].map(str::to_owned));
+            skipped.push(why);
+        }
+    }
+    let libraries = ["clients", "influx-clients"].map(|name| kit.with_file_name("..").join(name));
+    let installed: Result<Vec<PathBuf>> =
+        libraries.iter().map(|dir| python_with(ci, &dir.join("requirements.txt"))).collect();
+    match installed {
+        Ok(python) => args.extend(["--python".to_owned(), python[0].display().to_string()]),
+        Err(why) => {
+            args.extend(["--without", "clients"].map(str::to_owned));
+            skipped.push(format!("{why:#}"));
+        }
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut tally = python(ci, &kit, &args)?;
     skipped.iter().for_each(|why| tally.add(&Tally::not_run(why)));
     Ok(tally)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::checkout::Checkout;
-use super::kits::{find_kit, no_kit};
+use super::kits::{self, find_kit, no_kit};
 use super::peers;
 use super::tally::Tally;
 use crate::process::{find_program, run_within};
@@ -45,9 +45,9 @@ pub(super) fn features(ci: &Checkout) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Tests of the replicated log and of its users with the feature `kafka`, against a broker that the harness
-/// of the kit `kafka` fetches and starts. In a target directory of its own: features
-/// change the dependencies of all crates.
+/// Tests of the replicated log and of its users with the feature `kafka`, and kits against processes of a
+/// cluster, with a broker that the harness of the kit `kafka` fetches and starts. In a target directory of
+/// its own: features change the dependencies of all crates.
 pub(super) fn kafka(ci: &Checkout) -> Result<Tally> {
     let Some(harness) = find_kit(ci, "kafka", "broker.py") else { return Ok(no_kit("kafka")) };
     for (package, program) in KAFKA_PROGRAMS {
@@ -61,14 +61,17 @@ pub(super) fn kafka(ci: &Checkout) -> Result<Tally> {
     if !fetched.success {
         return Ok(Tally::not_run(fetched.text.lines().last().unwrap_or("there is no broker")));
     }
-    let target_dir = ci.target_dir.join("kafka").display().to_string();
+    let target_dir = ci.target_dir.join("kafka");
+    let binary = target_dir.join("debug/chronolith");
+    let target_dir = target_dir.display().to_string();
     // Without a broker, tests fail instead of printing that they did not run.
     let env = [("CARGO_TARGET_DIR", &*target_dir), ("CARGO_PROFILE_DEV_DEBUG", "false"), ("CI", "1")];
-    run_tests(
-        ci,
-        "test --package chronolith-replicated-log --package chronolith-cluster --features kafka --quiet",
-        &env,
-    )
+    let args =
+        "test --package chronolith-replicated-log --package chronolith-cluster --features kafka --quiet";
+    let mut tally = run_tests(ci, args, &env)?;
+    tally.add(&run(ci, "build --package chronolith --features kafka --quiet", &env)?);
+    tally.add(&kits::cluster_over_kafka(ci, &binary)?);
+    Ok(tally)
 }
 
 /// The simulations of the step `test` with a million operations and longer scripts.
