@@ -1,5 +1,5 @@
 //! Answers of the InfluxDB API to hand-written requests: scripts in `influx/*.txt`, each sent over a socket
-//! to a server of its own.
+//! to a server of its own, to a gateway with its owner, and to these with a query node for all but writes.
 //!
 //! Expected answers come from the documentation and the release notes of InfluxDB 1.8; InfluxDB 1.8.10 (with
 //! unsigned integers) gives all of them, but for those that are marked with a reason ([`INFLUXD_ENV`]). Form
@@ -18,6 +18,7 @@
 //! < Name: value         a header of its answer
 //! < text                a line of the body of its answer
 //! ! reason              InfluxDB 1.8.10 answers in another way, and why that is not followed
+//! ~ reason              a cluster answers in another way, and why; an equal answer is an error
 //! ```
 //!
 //! Not here: random statements against a running InfluxDB (`fuzz`), limits and pages of other origins (tests
@@ -30,11 +31,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use chronolith_base::Env;
-use chronolith_server::{Server, ServerOptions};
+use chronolith_server::ServerOptions;
 use serde_json::Value;
 
 use self::influxd::Influxd;
+use crate::topology::{STRONG, TestServers, Topology};
 
 /// Longer than any answer takes, so that a hang fails instead of hanging the run.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
@@ -42,6 +43,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// Environment variable with a program `influxd`: the scripts are sent to it instead. `cargo xtask peers`
 /// builds 1.8.10.
 const INFLUXD_ENV: &str = "CHRONOLITH_TEST_INFLUXD";
+
+/// Looks at the databases of two processes until they are equal, each some milliseconds long.
+const LOOKS_MAX: usize = 2000;
 
 /// In front of a number in [`numbers_as_texts`].
 const NUMBER_MARK: &str = "number ";
@@ -71,6 +75,8 @@ struct Case {
     is_statement: bool,
     /// InfluxDB 1.8.10 answers in another way.
     differs: bool,
+    /// A cluster answers in another way.
+    differs_in_cluster: bool,
 }
 
 /// Returns `text` with the parts in backticks percent-encoded and without the backticks.
@@ -96,8 +102,15 @@ fn parse(script: &str) -> Vec<Case> {
     for (idx, text) in script.lines().enumerate() {
         let line = idx + 1;
         let title = text.to_owned();
-        let case =
-            |request, want, is_statement| Case { line, title, request, want, is_statement, differs: false };
+        let case = |request, want, is_statement| Case {
+            line,
+            title,
+            request,
+            want,
+            is_statement,
+            differs: false,
+            differs_in_cluster: false,
+        };
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -127,6 +140,7 @@ fn parse(script: &str) -> Vec<Case> {
             match mark.trim_end() {
                 "+" => last.request.headers.push(rest.to_owned()),
                 "!" => last.differs = true,
+                "~" => last.differs_in_cluster = true,
                 ">" => last.request.body.push(rest.replace("\\r", "\r")),
                 "<" | "" => last.want.push(rest.to_owned()),
                 _ => panic!("line {line} has no mark: {text}"),
@@ -154,7 +168,8 @@ fn send(address: SocketAddr, request: &Request) -> Reply {
     let body = request.body.join("\n");
     let mut head = format!("{} {} HTTP/1.1\r\n", request.method, request.target);
     request.headers.iter().for_each(|header| head.push_str(&format!("{header}\r\n")));
-    head.push_str(&format!("Host: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len()));
+    head.push_str(&format!("{STRONG}\r\nHost: x\r\nConnection: close\r\n"));
+    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
     stream.write_all(head.as_bytes()).expect("head");
     stream.write_all(body.as_bytes()).expect("body");
     let mut answer = Vec::new();
@@ -257,205 +272,241 @@ fn is_header(line: &str) -> bool {
 
 /// Server that a script is sent to.
 enum Target {
-    Own(Server),
+    Own(Box<TestServers>),
     Influxd(Influxd),
 }
 
 impl Target {
     /// Starts this server, or the program that [`INFLUXD_ENV`] names.
-    fn start(dir: &Path, change: impl FnOnce(&mut ServerOptions)) -> Target {
-        let mut options = ServerOptions::new(dir.to_owned());
-        options.listen = "127.0.0.1:0".to_owned();
-        options.self_scrape_interval_ms = 0;
-        options.service.influx.runs_continuous_queries = false;
-        change(&mut options);
+    fn start(topology: Topology, dir: &Path, change: impl FnOnce(&mut ServerOptions)) -> Target {
         if let Some(program) = std::env::var_os(INFLUXD_ENV) {
-            return Target::Influxd(Influxd::start(
-                Path::new(&program),
-                dir,
-                options.service.influx.auth_enabled,
-            ));
+            let mut options = ServerOptions::new(dir.to_owned());
+            change(&mut options);
+            let has_auth = options.service.influx.auth_enabled;
+            return Target::Influxd(Influxd::start(Path::new(&program), dir, has_auth));
         }
-        let server = Server::start(Env::real(), options, None).expect("starts");
-        server.wait_ready().expect("opens");
-        Target::Own(server)
+        let servers = topology.start(dir, |options| {
+            options.service.influx.runs_continuous_queries = false;
+            change(options);
+        });
+        Target::Own(Box::new(servers))
     }
 
-    fn address(&self) -> SocketAddr {
-        match self {
-            Target::Own(server) => server.address(),
-            Target::Influxd(influxd) => influxd.address,
+    /// Sends the request of a case: points to the process for writes, everything else to the one for reads.
+    fn send(&self, case: &Case) -> Reply {
+        let request = &case.request;
+        let (writer, reader) = match self {
+            Target::Own(servers) => (servers.writer(), servers.reader()),
+            Target::Influxd(influxd) => (influxd.address, influxd.address),
+        };
+        let path = request.target.split('?').next().unwrap_or("");
+        if path.ends_with("/write") {
+            return send(writer, request);
         }
+        let reply = send(reader, request);
+        let is_change = ["CREATE", "ALTER", "DROP"].iter().any(|word| case.title.contains(word));
+        if writer != reader && is_change {
+            await_databases(writer, reader);
+        }
+        reply
     }
 
     fn stop(self) {
         match self {
-            Target::Own(server) => server.stop().expect("stops"),
+            Target::Own(servers) => servers.stop(),
             Target::Influxd(influxd) => drop(influxd),
         }
     }
 }
 
+/// Waits until two processes of a cluster have the same databases. Each look makes a process read the
+/// databases of the bucket again.
+fn await_databases(writer: SocketAddr, reader: SocketAddr) {
+    let show = post(encode("/query?q=`SHOW DATABASES; SHOW RETENTION POLICIES ON db`"));
+    let shown = |address| send(address, &show).body;
+    for _ in 0..LOOKS_MAX {
+        if shown(writer) == shown(reader) {
+            return;
+        }
+    }
+    panic!("the databases of two processes differ after {LOOKS_MAX} looks");
+}
+
+/// Sends the script to all servers: to InfluxDB, or to each topology.
 #[track_caller]
-fn run(script: &str, change: impl FnOnce(&mut ServerOptions)) {
+fn run(script: &str) {
+    run_on(Topology::Single, script, |_| {});
+    if std::env::var_os(INFLUXD_ENV).is_none() {
+        run_on(Topology::DirLog, script, |_| {});
+        run_on(Topology::QueryNode, script, |_| {});
+    }
+}
+
+#[track_caller]
+fn run_on(topology: Topology, script: &str, change: impl FnOnce(&mut ServerOptions)) {
     let dir = tempfile::tempdir().expect("directory");
-    let server = Target::start(dir.path(), change);
+    let server = Target::start(topology, dir.path(), change);
     let is_influxd = matches!(server, Target::Influxd(_));
     let mut different = Vec::new();
     let cases = parse(script);
     assert!(!cases.is_empty());
     for case in &cases {
-        let reply = send(server.address(), &case.request);
+        let reply = server.send(case);
         let got = match case.is_statement {
             true => short_form(&reply.body),
             false => long_form(&reply, &case.want),
         };
-        if got != case.want && !(case.differs && is_influxd) {
+        let has_to_differ = case.differs_in_cluster && topology != Topology::Single;
+        if (got != case.want) != has_to_differ && !(case.differs && is_influxd) {
             let text = format!("line {}: {}", case.line, case.title);
             let (want, got) = (case.want.join("\n    "), got.join("\n    "));
             different.push(format!("{text}\n  want\n    {want}\n  got\n    {got}"));
         }
     }
     server.stop();
-    assert!(different.is_empty(), "{} of {}\n{}", different.len(), cases.len(), different.join("\n"));
+    let count = different.len();
+    assert!(different.is_empty(), "{topology:?}: {count} of {}\n{}", cases.len(), different.join("\n"));
 }
 
 #[test]
 fn functions() {
-    run(include_str!("influx/functions.txt"), |_| {});
+    run(include_str!("influx/functions.txt"));
 }
 
 #[test]
 fn clauses() {
-    run(include_str!("influx/clauses.txt"), |_| {});
+    run(include_str!("influx/clauses.txt"));
 }
 
 #[test]
 fn examples_of_the_documentation() {
-    run(include_str!("influx/documentation.txt"), |_| {});
+    run(include_str!("influx/documentation.txt"));
 }
 
 #[test]
 fn schema() {
-    run(include_str!("influx/schema.txt"), |_| {});
+    run(include_str!("influx/schema.txt"));
 }
 
 #[test]
 fn errors() {
-    run(include_str!("influx/errors.txt"), |_| {});
+    run(include_str!("influx/errors.txt"));
 }
 
 #[test]
 fn formats() {
-    run(include_str!("influx/formats.txt"), |_| {});
+    run(include_str!("influx/formats.txt"));
 }
 
 #[test]
 fn values_of_fill() {
-    run(include_str!("influx/fill.txt"), |_| {});
+    run(include_str!("influx/fill.txt"));
 }
 
 #[test]
 fn fill_for_calls_without_values() {
-    run(include_str!("influx/fill_without_values.txt"), |_| {});
+    run(include_str!("influx/fill_without_values.txt"));
 }
 
 #[test]
 fn types_that_functions_refuse() {
-    run(include_str!("influx/type_errors.txt"), |_| {});
+    run(include_str!("influx/type_errors.txt"));
 }
 
 #[test]
 fn nan_is_a_value_below_the_answer() {
-    run(include_str!("influx/nan.txt"), |_| {});
+    run(include_str!("influx/nan.txt"));
 }
 
 #[test]
 fn ranges_that_end_before_they_begin() {
-    run(include_str!("influx/empty_ranges.txt"), |_| {});
+    run(include_str!("influx/empty_ranges.txt"));
 }
 
 #[test]
 fn floats_beyond_integers() {
-    run(include_str!("influx/large_floats.txt"), |_| {});
+    run(include_str!("influx/large_floats.txt"));
 }
 
 #[test]
 fn rounding_of_numbers() {
-    run(include_str!("influx/rounding.txt"), |_| {});
+    run(include_str!("influx/rounding.txt"));
 }
 
 #[test]
 fn several_calls_over_a_subquery() {
-    run(include_str!("influx/joined_calls.txt"), |_| {});
+    run(include_str!("influx/joined_calls.txt"));
 }
 
 #[test]
 fn limits_of_a_subquery() {
-    run(include_str!("influx/subquery_limits.txt"), |_| {});
+    run(include_str!("influx/subquery_limits.txt"));
 }
 
 #[test]
 fn names_of_a_subquery() {
-    run(include_str!("influx/subquery_names.txt"), |_| {});
+    run(include_str!("influx/subquery_names.txt"));
 }
 
 #[test]
 fn columns_of_a_subquery_without_a_type() {
-    run(include_str!("influx/untyped_columns.txt"), |_| {});
+    run(include_str!("influx/untyped_columns.txt"));
 }
 
 #[test]
 fn types_in_windows_before_the_range() {
-    run(include_str!("influx/types_before_range.txt"), |_| {});
+    run(include_str!("influx/types_before_range.txt"));
 }
 
 #[test]
 fn wildcards_in_conditions() {
-    run(include_str!("influx/wildcard_conditions.txt"), |_| {});
+    run(include_str!("influx/wildcard_conditions.txt"));
 }
 
 #[test]
 fn conditions_without_a_comparison() {
-    run(include_str!("influx/constant_conditions.txt"), |_| {});
+    run(include_str!("influx/constant_conditions.txt"));
 }
 
 #[test]
 fn transformations_of_windows() {
-    run(include_str!("influx/transformed_windows.txt"), |_| {});
+    run(include_str!("influx/transformed_windows.txt"));
 }
 
 #[test]
 fn last_digits_of_numbers() {
-    run(include_str!("influx/last_digits.txt"), |_| {});
+    run(include_str!("influx/last_digits.txt"));
 }
 
 #[test]
 fn names_that_a_subquery_lacks() {
-    run(include_str!("influx/absent_names.txt"), |_| {});
+    run(include_str!("influx/absent_names.txt"));
 }
 
 #[test]
 fn tabs_in_lines() {
-    run(include_str!("influx/tabs.txt"), |_| {});
+    run(include_str!("influx/tabs.txt"));
 }
 
 #[test]
 fn lists_after_a_deletion() {
-    run(include_str!("influx/deleted.txt"), |_| {});
+    // A cluster has no deletions.
+    run_on(Topology::Single, include_str!("influx/deleted.txt"), |_| {});
 }
 
 #[test]
 fn types_of_fields() {
-    run(include_str!("influx/types.txt"), |_| {});
+    run(include_str!("influx/types.txt"));
 }
 
 #[test]
 fn changes_of_version_1_8() {
-    run(include_str!("influx/version_1_8.txt"), |_| {});
+    run(include_str!("influx/version_1_8.txt"));
 }
 
 #[test]
 fn access() {
-    run(include_str!("influx/access.txt"), |options| options.service.influx.auth_enabled = true);
+    // A cluster has no users of InfluxDB.
+    let change = |options: &mut ServerOptions| options.service.influx.auth_enabled = true;
+    run_on(Topology::Single, include_str!("influx/access.txt"), change);
 }

@@ -9,6 +9,8 @@ use chronolith_base::{Clock as _, Env, SystemClock};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
 use chronolith_server::{Server, ServerOptions};
 
+use crate::topology::{STRONG, Topology};
+
 /// Longer than any answer takes, so that a hang fails instead of hanging the run.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
@@ -46,35 +48,38 @@ fn write(address: SocketAddr, value: f64, time_ms: i64) {
 
 #[track_caller]
 fn check_count(address: SocketAddr, want: &str) {
-    let head = "GET /api/v1/query?query=count_over_time(kept[1h]) HTTP/1.1\r\n";
-    let (status, text) = ask(address, head, b"");
+    let head = format!("GET /api/v1/query?query=count_over_time(kept[1h]) HTTP/1.1\r\n{STRONG}\r\n");
+    let (status, text) = ask(address, &head, b"");
     assert_eq!(status, 200, "{text}");
     assert!(text.contains(&format!(",\"{want}\"]")), "{want} is expected: {text}");
 }
 
 #[test]
 fn samples_outlive_stops_and_a_second_server_is_refused() {
+    Topology::ALL.into_iter().for_each(check_restarts);
+}
+
+fn check_restarts(topology: Topology) {
     let dir = tempfile::tempdir().expect("directory");
     let now_ms = SystemClock::new().now_ms();
-    let server = start(dir.path());
-    write(server.address(), 1.0, now_ms - 2000);
-    check_count(server.address(), "1");
+    let start = || topology.start(dir.path(), |_| {});
+    let servers = start();
+    write(servers.writer(), 1.0, now_ms - 2000);
+    check_count(servers.reader(), "1");
 
-    let mut options = ServerOptions::new(dir.path().to_owned());
-    options.listen = "127.0.0.1:0".to_owned();
-    let second = Server::start(Env::real(), options, None).expect("listens");
-    let refused = second.wait_ready().expect_err("the directory is in use");
-    assert!(refused.to_string().contains("another process"), "{refused}");
-    second.stop().expect("stops without a store");
+    let second = topology.try_start(dir.path(), |_| {});
+    let refused = second.err().expect("the directory is in use");
+    assert!(refused.contains("another process"), "{topology:?}: {refused}");
 
-    server.stop().expect("stops");
-    let server = start(dir.path());
-    check_count(server.address(), "1");
-    write(server.address(), 2.0, now_ms - 1000);
-    check_count(server.address(), "2");
-    server.stop().expect("stops");
-    let server = start(dir.path());
-    check_count(server.address(), "2");
+    servers.stop();
+    let servers = start();
+    check_count(servers.reader(), "1");
+    write(servers.writer(), 2.0, now_ms - 1000);
+    check_count(servers.reader(), "2");
+    servers.stop();
+    let servers = start();
+    check_count(servers.reader(), "2");
+    servers.stop();
 }
 
 #[test]
