@@ -1,24 +1,42 @@
-//! A store on a fake machine, and short ways to write and read.
+//! A store on a fake machine, and short ways to write and read: a server with its WAL, or the owner of a
+//! partition, which applies the records of a log.
+//!
+//! Tests that write, restart and read run over both ([`Machine::both`]). The other ones need a part that an
+//! owner does not have: blocks by a flush (an owner publishes windows that were cut; tests of `cluster` and
+//! the simulator cover them), deletions and corrections by the admin API, stores of databases, which the
+//! bucket of a cluster has, or promises about acknowledged samples at each disk operation, which the log
+//! makes in a cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronolith_base::{Env, ManualClock, MemDisk};
+use chronolith_format::record::{
+    BatchPart, Record, RecordEncoder, RecordOrigin, RecordStore, SampleOrigin, decode_record,
+};
+use chronolith_model::log_position::{LogPartition, PartitionId, TopicId};
 use chronolith_model::query::SelectRequest;
 use chronolith_model::{
     Columns, Labels, Matcher, Queryable, ReadContext, Selector, StoreId, TimeRange, WriteBatch, WriteOutcome,
 };
-use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions, WriteError};
+use chronolith_tsdb::{RecordEffect, ReplayProgress, SyncMode, Tsdb, TsdbOptions, WriteError};
+use parking_lot::Mutex;
 
 /// 2026-11-20 00:00 UTC, aligned to two hours.
 pub(crate) const START_MS: i64 = 1_795_132_800_000;
 pub(crate) const HOUR_MS: i64 = 3_600_000;
+
+const PARTITION: LogPartition = LogPartition { topic: TopicId([7; 16]), number: PartitionId(0) };
+/// Offset of the first record of the log.
+const FIRST: u64 = 40;
 
 pub(crate) struct Machine {
     pub(crate) env: Env,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) disk: Arc<MemDisk>,
     pub(crate) options: TsdbOptions,
+    /// Records of the log of an owner, which outlives the machine.
+    log: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Machine {
@@ -30,12 +48,75 @@ impl Machine {
         options.flush.small_window_bytes = 0;
         // Tests set the clock far ahead at once.
         options.retention.clock_guard_ms = 0;
-        Machine { env, clock, disk, options }
+        Machine { env, clock, disk, options, log: Mutex::default() }
     }
 
+    /// A server with its WAL, and the owner of a partition.
+    pub(crate) fn both(seed: u64) -> [Machine; 2] {
+        let mut owner = Machine::new(seed);
+        owner.options.wal.log = Some(PARTITION);
+        owner.options.sync = SyncMode::Interval(1000);
+        [Machine::new(seed), owner]
+    }
+
+    /// Returns true if the store applies records of a log.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.options.wal.log.is_some()
+    }
+
+    /// Opens the store. An owner applies the records after its position.
     pub(crate) fn open(&self) -> Arc<Tsdb> {
         let progress = Arc::new(ReplayProgress::default());
-        Tsdb::open(self.env.clone(), self.options.clone(), progress).expect("opens")
+        let tsdb = Tsdb::open(self.env.clone(), self.options.clone(), progress).expect("opens");
+        if let Some(records) = tsdb.records().filter(|records| records.partition() == PARTITION) {
+            if records.next().is_none() {
+                records.start(FIRST).expect("started");
+            }
+            let applied_count = records.next().expect("started").offset - FIRST;
+            let log = self.log.lock();
+            for (offset, bytes) in (FIRST..).zip(&*log).skip(applied_count as usize) {
+                apply(&tsdb, offset, bytes);
+            }
+        }
+        tsdb
+    }
+
+    /// Writes a batch: a server appends it to its WAL, an owner gets it as a record of the log.
+    pub(crate) fn append(
+        &self,
+        tsdb: &Tsdb,
+        store: &StoreId,
+        batch: &WriteBatch,
+    ) -> Result<WriteOutcome, WriteError> {
+        if !self.is_owner() {
+            return tsdb.append(store, batch);
+        }
+        let tenant = store.tenant().expect("a default store").clone();
+        let limits = self.options.limits.of(&tenant);
+        let arrival_ms = self.env.clock.now_ms();
+        let origin =
+            RecordOrigin { tenant, store: RecordStore::Default, request_id: "r".to_owned(), arrival_ms };
+        let series: Vec<u32> = (0..batch.series.len() as u32).collect();
+        let part = BatchPart { series: &series, exemplars: &[], metadata: &[] };
+        let origin = SampleOrigin { request: &origin, duplicates: limits.duplicates };
+        let mut log = self.log.lock();
+        let before = log.len();
+        RecordEncoder::default()
+            .encode(origin, batch, part, |bytes| log.push(bytes.to_vec()))
+            .expect("small");
+        assert_eq!(log.len(), before + 1, "a record per write");
+        Ok(apply(tsdb, FIRST + before as u64, &log[before]))
+    }
+
+    /// Writes samples of one series.
+    pub(crate) fn write(
+        &self,
+        tsdb: &Tsdb,
+        store: &StoreId,
+        name: &str,
+        samples: &[(i64, f64)],
+    ) -> Result<WriteOutcome, WriteError> {
+        self.append(tsdb, store, &batch_of(name, samples))
     }
 
     pub(crate) fn open_at(&self, data_dir: &str) -> Arc<Tsdb> {
@@ -92,7 +173,21 @@ pub(crate) fn write(
     name: &str,
     samples: &[(i64, f64)],
 ) -> Result<WriteOutcome, WriteError> {
+    tsdb.append(tenant, &batch_of(name, samples))
+}
+
+fn batch_of(name: &str, samples: &[(i64, f64)]) -> WriteBatch {
     let mut batch = WriteBatch::from_labels();
     batch.push_labels(&Labels::from_pairs([("__name__", name), ("a", "b")]), samples);
-    tsdb.append(tenant, &batch)
+    batch
+}
+
+/// Applies a record of samples as an owner does.
+fn apply(tsdb: &Tsdb, offset: u64, bytes: &[u8]) -> WriteOutcome {
+    let mut batch = WriteBatch::from_labels();
+    let source = |number| (number == 0).then(|| WriteBatch::from_labels().source);
+    let record: Record = decode_record(bytes, source, &mut batch).expect("a record");
+    let effect = tsdb.records().expect("an owner").apply(offset, &record, &batch).expect("applied");
+    let RecordEffect::Written(outcome) = effect else { panic!("{effect:?}") };
+    *outcome
 }
