@@ -10,12 +10,31 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::settings::KafkaSettings;
+use crate::error::LogError;
+
 /// First byte of a TLS record with an alert, with a handshake.
 const TLS_RECORDS: [u8; 2] = [0x15, 0x16];
 /// Request `ApiVersions`, version 0, correlation id 1, without client id; its length in front.
 const API_VERSIONS: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
 /// Correlation id of the answer.
 const CORRELATION: [u8; 4] = [0, 0, 0, 1];
+
+/// Returns the error of brokers that have TLS where the settings have none, or none where the settings have
+/// it: both close a connection without a reason. Takes at most the timeout of a connection per broker.
+pub(super) async fn find_mismatch(settings: &KafkaSettings) -> Option<LogError> {
+    for address in &settings.address.brokers {
+        let within = settings.connect_timeout();
+        if settings.security.tls.is_some() {
+            if answers_plaintext(address, within).await {
+                return Some(LogError::TlsToPlaintext { address: address.clone() });
+            }
+        } else if answers_tls(address, within).await {
+            return Some(LogError::PlaintextToTls { address: address.clone() });
+        }
+    }
+    None
+}
 
 /// Returns true if the port answers the begin of a TLS handshake with TLS.
 pub(super) async fn answers_tls(address: &str, within: Duration) -> bool {

@@ -1,6 +1,9 @@
 //! Tests of the kinds of errors.
 
+use std::time::Duration;
+
 use super::*;
+use crate::position::PartitionId;
 
 fn failed() -> FailedAppend {
     FailedAppend {

@@ -14,11 +14,11 @@ use krafka::{CloseOptions, KrafkaError, Record};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::failure::FailedAppend;
-use super::settings::{Compression, KafkaSettings};
 use super::topic::{Topic, offset, partition_number};
 use crate::error::LogError;
 use crate::in_flight::InFlightPermit;
+use crate::kafka::failed_append::FailedAppend;
+use crate::kafka::settings::{Compression, KafkaSettings};
 use crate::position::{PartitionId, Position};
 use crate::stats::Counters;
 use crate::ticket::{PendingAppend, Ticket};

@@ -9,8 +9,9 @@ use chronolith_base::Disk;
 use krafka::KrafkaError;
 use krafka::auth::{AuthConfig, OAuthBearerToken, TlsConfig, TlsIdentity};
 
-use super::settings::{Login, Security, TlsFiles};
 use crate::error::LogError;
+use crate::kafka::secret;
+use crate::kafka::settings::{Login, Security, TlsFiles};
 
 /// Returns the client's settings; `None` for connections without encryption and login.
 ///
@@ -29,20 +30,22 @@ pub(super) fn load(disk: &Arc<dyn Disk>, security: &Security) -> Result<Option<A
 
 fn load_login(disk: &Arc<dyn Disk>, login: &Login) -> Result<AuthConfig, LogError> {
     Ok(match login {
-        Login::Plain { user, password_file } => AuthConfig::sasl_plain(user, secret(&**disk, password_file)?),
+        Login::Plain { user, password_file } => {
+            AuthConfig::sasl_plain(user, secret::read(&**disk, password_file)?)
+        }
         Login::ScramSha256 { user, password_file } => {
-            AuthConfig::sasl_scram_sha256(user, secret(&**disk, password_file)?)
+            AuthConfig::sasl_scram_sha256(user, secret::read(&**disk, password_file)?)
         }
         Login::ScramSha512 { user, password_file } => {
-            AuthConfig::sasl_scram_sha512(user, secret(&**disk, password_file)?)
+            AuthConfig::sasl_scram_sha512(user, secret::read(&**disk, password_file)?)
         }
         Login::OAuthBearer { token_file } => {
             // A file that is missing is an error of the start, not of the first connection.
-            secret(&**disk, token_file)?;
+            secret::read(&**disk, token_file)?;
             let disk = disk.clone();
             let path = token_file.clone();
             AuthConfig::sasl_oauthbearer_provider(move || {
-                let token = secret(&*disk, &path).map(OAuthBearerToken::new);
+                let token = secret::read(&*disk, &path).map(OAuthBearerToken::new);
                 std::future::ready(token.map_err(|error| KrafkaError::auth(error.to_string())))
             })
         }
@@ -72,16 +75,4 @@ fn load_tls(disk: &Arc<dyn Disk>, files: &TlsFiles) -> Result<TlsConfig, LogErro
         });
     }
     Ok(config)
-}
-
-/// Returns the text of a file, without the line end after it.
-fn secret(disk: &dyn Disk, path: &Path) -> Result<String, LogError> {
-    let bytes = disk.read(path).map_err(LogError::at(path))?;
-    let wrong = |why: &str| LogError::File { path: path.to_owned(), why: why.to_owned() };
-    let text = String::from_utf8(bytes).map_err(|_| wrong("expected a secret in UTF-8"))?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() {
-        return Err(wrong("expected a secret, found an empty file"));
-    }
-    Ok(text.to_owned())
 }

@@ -5,13 +5,12 @@
 
 use std::error::Error as _;
 use std::io;
-use std::time::Duration;
 
 use krafka::KrafkaError;
 use krafka::error::ErrorCode;
 
 use crate::error::LogError;
-use crate::position::PartitionId;
+use crate::kafka::failed_append::FailedAppend;
 
 /// Words an error of a connection, a question or a read.
 pub(super) fn of_call(error: &KrafkaError, brokers: &str) -> LogError {
@@ -36,50 +35,33 @@ pub(super) fn of_call(error: &KrafkaError, brokers: &str) -> LogError {
     }
 }
 
-/// An append whose record was not acknowledged.
-#[derive(Clone, Copy)]
-pub(super) struct FailedAppend {
-    pub(super) partition: PartitionId,
-    pub(super) ack_timeout: Duration,
-    pub(super) record_bytes: usize,
-    pub(super) record_bytes_max: usize,
-}
-
 impl FailedAppend {
     /// Words an error of a record that was never queued.
     pub(super) fn before_queue(&self, error: &KrafkaError, brokers: &str) -> LogError {
         match error {
             KrafkaError::Auth { .. } | KrafkaError::Broker { .. } => match of_call(error, brokers) {
                 refused @ LogError::NotAuthorised { .. } => refused,
-                _ => self.not_written(error),
+                _ => self.not_written(error.to_string()),
             },
-            _ => self.not_written(error),
+            _ => self.not_written(error.to_string()),
         }
     }
 
     /// Words the error of a record that was queued.
     pub(super) fn after_queue(&self, error: &KrafkaError, brokers: &str) -> LogError {
         match error {
-            KrafkaError::DeliveryTimeout { possibly_written: false, .. } => self.not_written(error),
+            KrafkaError::DeliveryTimeout { possibly_written: false, .. } => {
+                self.not_written(error.to_string())
+            }
             KrafkaError::Broker {
                 code: ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge, ..
-            } => LogError::TooLarge {
-                record_bytes: self.record_bytes,
-                record_bytes_max: self.record_bytes_max.min(self.record_bytes.saturating_sub(1)),
-            },
+            } => self.too_large(),
             KrafkaError::Broker { code: ErrorCode::TopicAuthorizationFailed, .. } => of_call(error, brokers),
-            KrafkaError::Broker { code, .. } if is_proof_of_no_append(*code) => self.not_written(error),
+            KrafkaError::Broker { code, .. } if is_proof_of_no_append(*code) => {
+                self.not_written(error.to_string())
+            }
             _ => self.possibly_written(error.to_string()),
         }
-    }
-
-    /// Returns the error of a record whose outcome is unknown.
-    pub(super) fn possibly_written(&self, why: String) -> LogError {
-        LogError::PossiblyWritten { partition: self.partition, within: self.ack_timeout, why }
-    }
-
-    fn not_written(&self, error: &KrafkaError) -> LogError {
-        LogError::NotWritten { partition: self.partition, why: error.to_string() }
     }
 }
 

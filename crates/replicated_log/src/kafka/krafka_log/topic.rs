@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,14 +19,12 @@ use krafka::error::ErrorCode;
 use parking_lot::Mutex;
 
 use super::client::Client;
-use super::settings::{KafkaSettings, NewTopic};
 use crate::error::LogError;
+use crate::kafka::identity::Identity;
+use crate::kafka::settings::{KafkaSettings, NewTopic};
+use crate::kafka::topic_settings::{self, BATCH_LIMIT, missing};
 use crate::position::{Bounds, PartitionId, TopicId};
 
-/// Setting of a topic with the limit of a batch in bytes.
-const BATCH_LIMIT: &str = "max.message.bytes";
-/// Bytes of a batch around a record without key and headers, rounded up.
-const BATCH_OVERHEAD_BYTES: usize = 200;
 /// Pause between two looks for a topic that was created.
 const CREATED_PAUSE: Duration = Duration::from_millis(50);
 /// Age at which the identity that the brokers reported is looked at again.
@@ -45,12 +42,11 @@ pub(super) struct Topic {
     pub(super) client: Client,
     pub(super) name: String,
     clock: Arc<dyn Clock>,
-    identity: TopicId,
+    identity: Identity,
     /// Member of no group, without partitions: asks for bounds and metadata.
     questions: Consumer,
     admin: AdminClient,
     call_timeout: Duration,
-    replaced_by: OnceLock<TopicId>,
     identity_checked_ns: AtomicU64,
     /// Ends that brokers have reported.
     ends: Mutex<BTreeMap<PartitionId, u64>>,
@@ -73,17 +69,16 @@ impl Topic {
             None => create(&client, &admin, &name, settings.new_topic).await?,
         };
         let partition_count = u32::try_from(description.partitions.len()).unwrap_or(u32::MAX);
-        let record_bytes_max = batch_limit(&admin, &name).await.saturating_sub(BATCH_OVERHEAD_BYTES);
+        let record_bytes_max = record_bytes_max(&admin, &name).await;
         let built = client.kafka.consumer_without_group().metrics_push(false).build().await;
         let questions = built.map_err(|error| client.failed(&error))?;
         let topic = Topic {
             name,
             clock: env.clock.clone(),
-            identity: TopicId(description.topic_id),
+            identity: Identity::new(settings.address.topic.clone(), TopicId(description.topic_id)),
             questions,
             admin,
             call_timeout: settings.ack_timeout,
-            replaced_by: OnceLock::new(),
             identity_checked_ns: AtomicU64::new(0),
             ends: Mutex::default(),
             client,
@@ -93,7 +88,7 @@ impl Topic {
 
     /// Returns the identity when the log was opened.
     pub(super) fn identity(&self) -> TopicId {
-        self.identity
+        self.identity.expected()
     }
 
     /// Looks at the identity that requests use. Brokers from Kafka 4.0 on take an append or a read with the
@@ -102,11 +97,11 @@ impl Topic {
     /// # Errors
     /// [`LogError::TopicReplaced`].
     pub(super) async fn check_identity_of_requests(&self) -> Result<(), LogError> {
-        if self.replaced_by.get().is_none()
+        if self.check_identity().is_ok()
             && let Ok(known) = self.questions.fetch_metadata(None).await
             && let Some(topic) = known.topics.iter().find(|topic| topic.name == self.name)
         {
-            self.note_identity(topic.topic_id);
+            self.identity.note(TopicId(topic.topic_id));
         }
         self.check_identity()
     }
@@ -130,21 +125,7 @@ impl Topic {
     /// # Errors
     /// [`LogError::TopicReplaced`].
     pub(super) fn check_identity(&self) -> Result<(), LogError> {
-        match self.replaced_by.get() {
-            None => Ok(()),
-            Some(found) => {
-                let topic = self.name.clone();
-                Err(LogError::TopicReplaced { topic, expected: self.identity, found: *found })
-            }
-        }
-    }
-
-    fn note_identity(&self, found: [u8; 16]) {
-        let found = TopicId(found);
-        // Brokers that know no ids report zeros.
-        if found != self.identity && found.0 != [0; 16] {
-            let _ = self.replaced_by.set(found);
-        }
+        self.identity.check()
     }
 
     /// Asks the brokers for the identity.
@@ -155,7 +136,7 @@ impl Topic {
         match describe(&self.client, &self.admin, &self.name).await? {
             None => Err(missing(&self.client.brokers, &self.name)),
             Some(found) => {
-                self.note_identity(found.topic_id);
+                self.identity.note(TopicId(found.topic_id));
                 self.check_identity()
             }
         }
@@ -177,7 +158,7 @@ impl Topic {
             self.ask_identity().await?;
             return Err(self.no_answer());
         };
-        self.note_identity(topic.topic_id);
+        self.identity.note(TopicId(topic.topic_id));
         self.check_identity()?;
         Ok(u32::try_from(topic.partition_count()).unwrap_or(u32::MAX))
     }
@@ -269,18 +250,17 @@ async fn create(
     new_topic: Option<NewTopic>,
 ) -> Result<TopicDescription, LogError> {
     let Some(wanted) = new_topic else { return Err(missing(&client.brokers, name)) };
-    let in_sync_min = in_sync_min(wanted);
     let partition_count = i32::try_from(wanted.partition_count).unwrap_or(i32::MAX);
     let replication_factor = i16::try_from(wanted.replication_factor).unwrap_or(i16::MAX);
-    let topic = krafka::admin::NewTopic::new(name, partition_count, replication_factor)
-        .map_err(|error| client.failed(&error))?
-        .with_config("cleanup.policy", "delete")
-        .with_config("message.timestamp.type", "LogAppendTime")
-        .with_config("min.insync.replicas", in_sync_min.to_string());
+    let mut topic = krafka::admin::NewTopic::new(name, partition_count, replication_factor)
+        .map_err(|error| client.failed(&error))?;
+    for (setting, value) in topic_settings::of_new_topic(wanted) {
+        topic = topic.with_config(setting, value);
+    }
     let created = admin.create_topics([topic], CreateTopicsOptions::default()).await;
     match created.map_err(|error| client.failed(&error))?.remove(name) {
         None | Some(Ok(())) => {
-            tracing::info!(topic = name, ?wanted, in_sync_min, "created the topic of a replicated log");
+            tracing::info!(topic = name, ?wanted, "created the topic of a replicated log");
         }
         Some(Err(KrafkaError::Broker { code: ErrorCode::TopicAlreadyExists, .. })) => {}
         Some(Err(error)) => return Err(client.failed(&error)),
@@ -297,34 +277,12 @@ async fn create(
     }
 }
 
-/// Copies that must have a record before it is acknowledged: all but one, so that one may fail.
-fn in_sync_min(topic: NewTopic) -> u16 {
-    topic.replication_factor.saturating_sub(1).max(1)
-}
-
-fn missing(brokers: &str, name: &str) -> LogError {
-    let command = format!(
-        "kafka-topics.sh --bootstrap-server {brokers} --create --topic {name} --partitions 12 --replication-factor 3 \
-         --config min.insync.replicas=2 --config message.timestamp.type=LogAppendTime"
-    );
-    LogError::TopicMissing { topic: name.to_owned(), command }
-}
-
-/// Returns the limit of a batch in bytes; no limit if this client may not ask.
-async fn batch_limit(admin: &AdminClient, name: &str) -> usize {
+/// Returns the bytes of the largest record of the topic; no limit if this client may not ask.
+async fn record_bytes_max(admin: &AdminClient, name: &str) -> usize {
     let resource = ConfigResource::topic(name);
     let options = DescribeConfigsOptions::default().config_names(vec![BATCH_LIMIT.to_owned()]);
-    let limit = match admin.describe_configs([resource.clone()], options).await {
-        Ok(mut found) => found.remove(&resource).and_then(Result::ok).and_then(|entries| {
-            entries.iter().find(|entry| entry.name == BATCH_LIMIT)?.value.as_deref()?.parse().ok()
-        }),
-        Err(_) => None,
-    };
-    limit.unwrap_or_else(|| {
-        tracing::warn!(
-            topic = name,
-            "the limit {BATCH_LIMIT} of a topic cannot be read; records above it are refused"
-        );
-        usize::MAX
-    })
+    let described = admin.describe_configs([resource.clone()], options).await.ok();
+    let entries = described.and_then(|mut found| found.remove(&resource)).and_then(Result::ok);
+    let limit = entries.as_ref().and_then(|entries| entries.iter().find(|entry| entry.name == BATCH_LIMIT));
+    topic_settings::record_bytes_max(name, limit.and_then(|entry| entry.value.as_deref()))
 }

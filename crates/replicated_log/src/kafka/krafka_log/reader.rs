@@ -12,16 +12,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use krafka::consumer::{AutoOffsetReset, Consumer, ConsumerRecord};
 use krafka::{CloseOptions, KrafkaError};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::settings::KafkaSettings;
 use super::topic::{Topic, offset, partition_number};
 use crate::error::LogError;
+use crate::kafka::recent_readers::{RecentReaders, SharedReader};
+use crate::kafka::settings::KafkaSettings;
 use crate::position::{PartitionId, ReadLimits, Record};
 
-/// Partitions with a reader of their own.
-const READERS_MAX: usize = 4;
 /// Records that a reader decodes at once.
 const RECORDS_MAX: i32 = 500;
 /// Bytes of a batch after decompression: a defence against batches of other programs.
@@ -33,12 +31,12 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 /// A shorter read may get nothing although there are records.
 const MEANINGFUL_WAIT: Duration = Duration::from_millis(250);
 
-/// Readers, the one used last at the end.
+/// Readers of the partitions that were read last.
 pub(super) struct Readers {
     topic: Arc<Topic>,
     fetch_bytes_max: usize,
     fetch_wait: Duration,
-    used: Mutex<VecDeque<(PartitionId, Arc<Mutex<Reader>>)>>,
+    recent: RecentReaders<Reader>,
     buffer_bytes: Arc<AtomicU64>,
 }
 
@@ -60,7 +58,7 @@ impl Readers {
             topic,
             fetch_bytes_max: settings.fetch_bytes_max,
             fetch_wait: FETCH_WAIT_MAX.min(settings.request_timeout() / 2),
-            used: Mutex::default(),
+            recent: RecentReaders::new(),
             buffer_bytes,
         }
     }
@@ -82,31 +80,18 @@ impl Readers {
         let read = runtime.block_on(reader.read(&self.topic, partition, from, limits));
         if read.is_err() {
             reader.clear();
-            self.used.lock().retain(|(of, _)| *of != partition);
+            self.recent.remove(partition);
         }
         read
     }
 
     /// Returns the reader of a partition; a new one may replace the least recently used one.
-    fn reader(&self, runtime: &Handle, partition: PartitionId) -> Result<Arc<Mutex<Reader>>, LogError> {
-        let mut used = self.used.lock();
-        if let Some(idx) = used.iter().position(|(of, _)| *of == partition)
-            && let Some(entry) = used.remove(idx)
-        {
-            let reader = entry.1.clone();
-            used.push_back(entry);
+    fn reader(&self, runtime: &Handle, partition: PartitionId) -> Result<SharedReader<Reader>, LogError> {
+        if let Some(reader) = self.recent.get(partition) {
             return Ok(reader);
         }
-        drop(used);
-        let reader = Arc::new(Mutex::new(runtime.block_on(self.start(partition))?));
-        let mut used = self.used.lock();
-        if let Some((_, faster)) = used.iter().find(|(of, _)| *of == partition) {
-            return Ok(faster.clone());
-        }
-        let dropped = if used.len() >= READERS_MAX { used.pop_front() } else { None };
-        used.push_back((partition, reader.clone()));
-        drop(used);
-        if let Some((_, dropped)) = dropped {
+        let (reader, dropped) = self.recent.add(partition, runtime.block_on(self.start(partition))?);
+        if let Some(dropped) = dropped {
             runtime.spawn(close(dropped));
         }
         Ok(reader)
@@ -139,7 +124,7 @@ impl Readers {
 
     /// Ends all readers.
     pub(super) fn close(&self) -> impl Future<Output = ()> + Send + use<> {
-        let used = std::mem::take(&mut *self.used.lock());
+        let used = self.recent.take_all();
         async move {
             for (_, reader) in used {
                 close(reader).await;
@@ -148,7 +133,7 @@ impl Readers {
     }
 }
 
-async fn close(reader: Arc<Mutex<Reader>>) {
+async fn close(reader: SharedReader<Reader>) {
     // A read that still runs has the last reference, and ends the consumer by its drop.
     let Some(reader) = Arc::into_inner(reader) else { return };
     let mut reader = reader.into_inner();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use chronolith_base::Env;
 use krafka::{Kafka, KrafkaError};
 
-use super::settings::KafkaSettings;
-use super::tls_probe::{answers_plaintext, answers_tls};
 use super::{failure, security};
 use crate::error::LogError;
+use crate::kafka::settings::KafkaSettings;
+use crate::kafka::tls_probe;
 
 /// Age at which topics and their leaders are looked up again.
 const METADATA_AGE_MAX: Duration = Duration::from_secs(10);
@@ -61,15 +61,5 @@ async fn explain(error: &KrafkaError, settings: &KafkaSettings) -> LogError {
     if !matches!(failed, LogError::Unavailable { .. }) {
         return failed;
     }
-    for address in &settings.address.brokers {
-        let within = settings.connect_timeout();
-        if settings.security.tls.is_some() {
-            if answers_plaintext(address, within).await {
-                return LogError::TlsToPlaintext { address: address.clone() };
-            }
-        } else if answers_tls(address, within).await {
-            return LogError::PlaintextToTls { address: address.clone() };
-        }
-    }
-    failed
+    tls_probe::find_mismatch(settings).await.unwrap_or(failed)
 }
