@@ -16,6 +16,8 @@ const FEATURES: &[&str] = &[
     "jemalloc",
     #[cfg(feature = "kafka")]
     "kafka",
+    #[cfg(feature = "kafka-librdkafka")]
+    "kafka-librdkafka",
     #[cfg(feature = "png")]
     "png",
 ];
@@ -68,6 +70,7 @@ mod tests {
             ("gcs", cfg!(feature = "gcs")),
             ("jemalloc", cfg!(feature = "jemalloc")),
             ("kafka", cfg!(feature = "kafka")),
+            ("kafka-librdkafka", cfg!(feature = "kafka-librdkafka")),
             ("png", cfg!(feature = "png")),
         ];
         let want: Vec<&str> = has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();

@@ -42,12 +42,12 @@ pub fn open_log(
             );
             Ok(Arc::new(log))
         }
-        #[cfg(feature = "kafka")]
+        #[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
         LogAddress::Kafka(address) => {
             let settings = kafka_settings(address, options);
             Ok(Arc::new(chronolith_replicated_log::kafka::KafkaLog::open(env, handle, settings)?))
         }
-        #[cfg(not(feature = "kafka"))]
+        #[cfg(not(any(feature = "kafka", feature = "kafka-librdkafka")))]
         LogAddress::Kafka(absent) => {
             // The handle is used by Kafka's client alone.
             let _ = handle;
@@ -74,7 +74,7 @@ pub fn log_partition_count(env: &Env, handle: &Handle, options: &LogOptions) -> 
     }
 }
 
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 fn kafka_settings(
     address: &chronolith_replicated_log::kafka::KafkaAddress,
     options: &LogOptions,
@@ -103,7 +103,7 @@ fn kafka_settings(
     }
 }
 
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 fn kafka_tls(tls: &crate::options::LogTls) -> chronolith_replicated_log::kafka::TlsFiles {
     chronolith_replicated_log::kafka::TlsFiles {
         ca_file: tls.ca_file.clone(),
@@ -113,7 +113,7 @@ fn kafka_tls(tls: &crate::options::LogTls) -> chronolith_replicated_log::kafka::
     }
 }
 
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 fn kafka_login(login: &crate::options::LogLogin) -> chronolith_replicated_log::kafka::Login {
     use chronolith_replicated_log::kafka::Login;
 

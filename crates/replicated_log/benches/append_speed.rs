@@ -2,8 +2,9 @@
 //! topic.
 //!
 //! `CHRONOLITH_TEST_KAFKA=HOST:PORT cargo bench -p chronolith-replicated-log --features kafka --bench
-//! append_speed`; `kits/kafka/broker.py serve` starts a broker and prints the address. Without the variable
-//! or the feature, the directory alone is measured. `cargo test` runs a few records.
+//! append_speed`, or with `--features kafka-librdkafka`; `kits/kafka/broker.py serve` starts a broker and
+//! prints the address. Without the variable or the feature, the directory alone is measured. `cargo test`
+//! runs a few records.
 //!
 //! One thread appends to four partitions in turn and waits for the oldest record in flight.
 //! CPU time is the process's, so a broker's is not in it; with a directory it has the thread that writes and
@@ -44,7 +45,7 @@ fn main() {
     kafka(loads);
 }
 
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 fn kafka(loads: &[Load]) {
     use chronolith_replicated_log::kafka::{Compression, KafkaLog, KafkaSettings, NewTopic};
 
@@ -69,7 +70,7 @@ fn kafka(loads: &[Load]) {
     }
 }
 
-#[cfg(not(feature = "kafka"))]
+#[cfg(not(any(feature = "kafka", feature = "kafka-librdkafka")))]
 fn kafka(_: &[Load]) {
     println!("not run: kafka (a feature of this build)");
 }

@@ -8,7 +8,7 @@
 pub mod dir;
 mod error;
 mod in_flight;
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 pub mod kafka;
 mod log;
 mod position;

@@ -8,9 +8,9 @@ use std::str::FromStr;
 const EXPECTED: &str = "expected kafka://HOST:PORT,HOST:PORT/TOPIC or dir:///PATH";
 
 /// Address of Kafka's protocol; a build without a client has none.
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 type KafkaAddress = chronolith_replicated_log::kafka::KafkaAddress;
-#[cfg(not(feature = "kafka"))]
+#[cfg(not(any(feature = "kafka", feature = "kafka-librdkafka")))]
 type KafkaAddress = std::convert::Infallible;
 
 /// Location of a log.
@@ -41,7 +41,7 @@ impl FromStr for LogAddress {
     }
 }
 
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 fn kafka_address(text: &str) -> Result<LogAddress, String> {
     match text.parse() {
         Ok(address) => Ok(LogAddress::Kafka(address)),
@@ -52,7 +52,7 @@ fn kafka_address(text: &str) -> Result<LogAddress, String> {
     }
 }
 
-#[cfg(not(feature = "kafka"))]
+#[cfg(not(any(feature = "kafka", feature = "kafka-librdkafka")))]
 fn kafka_address(_text: &str) -> Result<LogAddress, String> {
     Err("this build has no client of Kafka's protocol: expected dir:///PATH, or a build with the feature kafka"
         .to_owned())

@@ -18,7 +18,7 @@ fn a_directory_has_an_absolute_path_and_no_error_repeats_the_text() {
     }
 }
 
-#[cfg(not(feature = "kafka"))]
+#[cfg(not(any(feature = "kafka", feature = "kafka-librdkafka")))]
 #[test]
 fn a_build_without_a_client_of_kafka_says_so() {
     let text = "this build has no client of Kafka's protocol: expected dir:///PATH, or a build with the \
@@ -26,7 +26,7 @@ fn a_build_without_a_client_of_kafka_says_so() {
     check_address("kafka://user:secret@broker:9092/writes", Err(text));
 }
 
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 #[test]
 fn an_address_of_kafka_has_brokers_and_a_topic() {
     let address = "kafka://a:9092,b:9092/writes".parse::<LogAddress>();

@@ -2,6 +2,7 @@
 //!
 //! Invariant: where there is no broker, each test prints that it did not run, and fails in CI.
 
+mod admin;
 mod broker;
 mod faults;
 mod logins;

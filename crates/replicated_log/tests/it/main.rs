@@ -2,7 +2,7 @@
 
 mod conformance;
 mod dir;
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "kafka-librdkafka"))]
 mod kafka;
 mod ledger;
 mod sim;

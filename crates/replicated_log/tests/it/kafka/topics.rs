@@ -6,39 +6,16 @@ use bytes::Bytes;
 use chronolith_base::Env;
 use chronolith_replicated_log::kafka::KafkaLog;
 use chronolith_replicated_log::{Bounds, LogError, PartitionId, ReadLimits, ReplicatedLog, Ticket};
-use krafka::Kafka;
-use krafka::admin::{
-    AdminClient, CreatePartitionsOptions, CreateTopicsOptions, DeleteRecordsOptions, DeleteTopicsOptions,
-    NewTopic, TopicPartition,
-};
 
+use super::admin::Admin;
 use super::broker::Broker;
-use super::{open, patient, runtime, settings};
+use super::{open, patient, settings};
 use crate::conformance::{PARTITION_COUNT, append_all, read_range};
 
 const P0: PartitionId = PartitionId(0);
 const LIMITS: ReadLimits = ReadLimits { bytes_max: 1 << 20, wait: Duration::from_millis(300) };
 /// Looks for a change that brokers make one after the other.
 const LOOKS_MAX: u32 = 200;
-
-fn admin(broker: &Broker) -> AdminClient {
-    let connecting = Kafka::builder(broker.listener("plain")).connect();
-    runtime().block_on(connecting).expect("connects").admin()
-}
-
-fn create(admin: &AdminClient, name: &str, partition_count: i32, configs: &[(&str, &str)]) {
-    let mut topic = NewTopic::new(name, partition_count, 1).expect("a topic");
-    for (key, value) in configs {
-        topic = topic.with_config(*key, *value);
-    }
-    let created = runtime().block_on(admin.create_topics([topic], CreateTopicsOptions::default()));
-    created.expect("answers").remove(name).expect("this topic").expect("is created");
-}
-
-fn delete(admin: &AdminClient, name: &str) {
-    let deleted = runtime().block_on(admin.delete_topics([name], DeleteTopicsOptions::default()));
-    deleted.expect("answers").remove(name).expect("this topic").expect("is deleted");
-}
 
 /// Repeats `look` until it returns something.
 #[track_caller]
@@ -91,21 +68,17 @@ fn a_topic_is_created_once_with_its_settings() {
 #[test]
 fn a_topic_that_was_made_again_is_refused() {
     let Some(broker) = Broker::shared() else { return };
-    let admin = admin(&broker);
+    let admin = Admin::new(&broker);
     let mut settings = settings(broker.listener("plain"), "again");
     settings.ack_timeout = Duration::from_secs(4);
     let log = open(&settings).expect("opens");
     append_all(&log, P0, &values(5));
-    delete(&admin, "again");
+    admin.delete("again");
     let gone = wait_for("the end of the topic", || log.bounds(P0).err());
     assert!(matches!(gone, LogError::TopicMissing { .. } | LogError::Unavailable { .. }), "{gone:?}");
     let read = wait_for("the failure of a read", || log.read(P0, 5, LIMITS).err());
     assert!(matches!(read, LogError::TopicMissing { .. } | LogError::Unavailable { .. }), "{read:?}");
-    wait_for("the topic of the same name", || {
-        let topic = NewTopic::new("again", PARTITION_COUNT as i32, 1).expect("a topic");
-        let created = runtime().block_on(admin.create_topics([topic], CreateTopicsOptions::default()));
-        created.ok()?.remove("again")?.ok()
-    });
+    wait_for("the topic of the same name", || admin.create("again", PARTITION_COUNT, &[]).ok());
     let append = || log.append(P0, Bytes::from_static(b"x")).and_then(Ticket::wait);
     let appended = wait_for("the refusal of an append", || {
         append().err().filter(|e| !matches!(e, LogError::Unavailable { .. }))
@@ -123,12 +96,10 @@ fn a_topic_that_was_made_again_is_refused() {
 #[test]
 fn records_that_retention_removed_are_out_of_range() {
     let Some(broker) = Broker::shared() else { return };
-    let admin = admin(&broker);
+    let admin = Admin::new(&broker);
     let log = open(&settings(broker.listener("plain"), "retention")).expect("opens");
     append_all(&log, P0, &values(10));
-    let partition = TopicPartition::new("retention", 0);
-    let removed = runtime().block_on(admin.delete_records([(partition, 7)], DeleteRecordsOptions::default()));
-    assert!(removed.expect("answers").values().all(Result::is_ok));
+    admin.delete_records("retention", 7);
     let bounds = Bounds { start: 7, end: 10 };
     assert_eq!(log.bounds(P0), Ok(bounds));
     let error = log.read(P0, 3, LIMITS).expect_err("is gone");
@@ -139,15 +110,13 @@ fn records_that_retention_removed_are_out_of_range() {
 #[test]
 fn partitions_that_were_added_are_found() {
     let Some(broker) = Broker::shared() else { return };
-    let admin = admin(&broker);
-    create(&admin, "grows", 1, &[]);
+    let admin = Admin::new(&broker);
+    admin.create("grows", 1, &[]).expect("is created");
     let mut settings = settings(broker.listener("plain"), "grows");
     settings.new_topic = None;
     let log = open(&settings).expect("opens");
     assert_eq!(log.partition_count(), Ok(1));
-    let grown =
-        runtime().block_on(admin.create_partitions([("grows", 3)], CreatePartitionsOptions::default()));
-    assert!(grown.expect("answers").values().all(Result::is_ok));
+    admin.grow("grows", 3);
     // Metadata is at most ten seconds old.
     wait_for("the growth", || {
         std::thread::sleep(Duration::from_millis(50));
@@ -159,7 +128,8 @@ fn partitions_that_were_added_are_found() {
 #[test]
 fn records_beyond_the_topics_limit_are_refused_with_both_sizes() {
     let Some(broker) = Broker::shared() else { return };
-    create(&admin(&broker), "small", 1, &[("max.message.bytes", "5000")]);
+    let admin = Admin::new(&broker);
+    admin.create("small", 1, &[("max.message.bytes", "5000")]).expect("is created");
     let mut settings = settings(broker.listener("plain"), "small");
     settings.new_topic = None;
     let log = open(&settings).expect("opens");
@@ -168,12 +138,7 @@ fn records_beyond_the_topics_limit_are_refused_with_both_sizes() {
     assert_eq!(error, LogError::TooLarge { record_bytes: 4801, record_bytes_max: 4800 });
     assert!(append(4800).is_ok());
     // A limit that was lowered since: the broker's answer.
-    let change = krafka::admin::ConfigOp::set("max.message.bytes", "1000");
-    let resource = krafka::admin::ConfigResource::topic("small");
-    let options = krafka::admin::IncrementalAlterConfigsOptions::default();
-    let changed =
-        runtime().block_on(admin(&broker).incremental_alter_configs([(resource, vec![change])], options));
-    assert!(changed.expect("answers").values().all(Result::is_ok));
+    admin.set("small", "max.message.bytes", "1000");
     // Bytes that no codec makes smaller.
     let noise = || {
         let mut bytes = vec![0; 3000];
