@@ -227,6 +227,11 @@ class Broker:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def pause(self):
+        """Stops all threads: the signal alone is obeyed once one of them is scheduled, and others answer until then."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
     def kill(self):
         if self.process:
             self.process.kill()
@@ -274,7 +279,7 @@ class Cluster:
             broker.start()
             broker.wait()
         elif words[0] == "pause":
-            broker.signal(signal.SIGSTOP)
+            broker.pause()
         elif words[0] == "resume":
             broker.signal(signal.SIGCONT)
         else:
