@@ -61,7 +61,7 @@ enum Tier {
     Release,
 }
 
-const STEPS: [Step; 30] = [
+const STEPS: [Step; 31] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
@@ -121,6 +121,12 @@ const STEPS: [Step; 30] = [
     step("loom", "every order of threads over commit and series map", Group::Kits, loom),
     of_release("features", "builds without optional parts", Group::Kits, long::features),
     of_release("kafka", "replicated log and kits against a real broker of Kafka", Group::Kits, long::kafka),
+    of_release(
+        "kafka-librdkafka",
+        "the replicated log by librdkafka against the same broker",
+        Group::Kits,
+        long::kafka_librdkafka,
+    ),
     of_release("simulator", "a million operations of the simulator", Group::Tests, long::simulator),
     of_release(
         "every-byte",
@@ -437,7 +443,17 @@ mod tests {
         let added: Vec<&str> = names(&["--all"]).into_iter().filter(|name| !merge.contains(name)).collect();
         assert_eq!(
             added,
-            ["features", "kafka", "simulator", "every-byte", "fuzz", "append-path", "rules", "browser-speed"]
+            [
+                "features",
+                "kafka",
+                "kafka-librdkafka",
+                "simulator",
+                "every-byte",
+                "fuzz",
+                "append-path",
+                "rules",
+                "browser-speed"
+            ]
         );
         assert_eq!(merge.len() + added.len(), STEPS.len());
         for name in added {

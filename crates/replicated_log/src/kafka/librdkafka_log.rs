@@ -122,7 +122,7 @@ impl KafkaLog {
         self.topic.check_identity()?;
         self.check_partition(partition)?;
         self.appender.check_size(value.len())?;
-        let permit = self.in_flight.take(value.len() as u64, self.settings.ack_timeout)?;
+        let permit = self.in_flight.take(partition, value.len() as u64, self.settings.ack_timeout)?;
         self.appender.queue(partition, value, permit, self.counters.clone())
     }
 }

@@ -31,6 +31,9 @@ const PARTS: [(&str, &str); 3] = [
 /// Packages of Debian that a broker of Kafka needs, and a program of each.
 const KAFKA_PROGRAMS: [(&str, &str); 4] =
     [("default-jre-headless", "java"), ("maven", "mvn"), ("openssl", "openssl"), ("python3", "python3")];
+/// Packages that a build of librdkafka needs besides, and a program of each; headers of OpenSSL have none.
+const LIBRDKAFKA_PROGRAMS: [(&str, &str); 3] =
+    [("gcc", "cc"), ("make", "make"), ("pkg-config", "pkg-config")];
 
 /// Tests of builds without `png`, `gcs`, `azure` and `jemalloc`, in a target directory of their own:
 /// features change the dependencies of all crates.
@@ -49,6 +52,40 @@ pub(super) fn features(ci: &Checkout) -> Result<Tally> {
 /// cluster, with a broker that the harness of the kit `kafka` fetches and starts. In a target directory of
 /// its own: features change the dependencies of all crates.
 pub(super) fn kafka(ci: &Checkout) -> Result<Tally> {
+    let packages = "--package chronolith-replicated-log --package chronolith-cluster";
+    let mut tally = kafka_tests(ci, &format!("test {packages} --features kafka --quiet"), "kafka")?;
+    if tally.passed_count == 0 {
+        // Without a broker there is nothing else to run.
+        return Ok(tally);
+    }
+    let target_dir = ci.target_dir.join("kafka");
+    let binary = target_dir.join("debug/chronolith");
+    let target_dir = target_dir.display().to_string();
+    let env = [("CARGO_TARGET_DIR", &*target_dir), ("CARGO_PROFILE_DEV_DEBUG", "false")];
+    tally.add(&run(ci, "build --package chronolith --features kafka --quiet", &env)?);
+    tally.add(&kits::cluster_over_kafka(ci, &binary)?);
+    Ok(tally)
+}
+
+/// The same tests of the replicated log by librdkafka, so that the way out is known to work (ADR 0148).
+pub(super) fn kafka_librdkafka(ci: &Checkout) -> Result<Tally> {
+    for (package, program) in LIBRDKAFKA_PROGRAMS {
+        if let Err(why) = peers::need_package(package, || find_program(program).is_some()) {
+            return Ok(Tally::not_run(&why));
+        }
+    }
+    let has_headers = || {
+        let command = ["pkg-config", "--exists", "openssl"].map(str::to_owned);
+        run_within(COMMAND_WITHIN, &command, &ci.root, &[]).is_ok_and(|done| done.success)
+    };
+    if let Err(why) = peers::need_package("libssl-dev", has_headers) {
+        return Ok(Tally::not_run(&why));
+    }
+    let args = "test --package chronolith-replicated-log --features kafka-librdkafka --quiet";
+    kafka_tests(ci, args, "kafka-librdkafka")
+}
+
+fn kafka_tests(ci: &Checkout, args: &str, target: &str) -> Result<Tally> {
     let Some(harness) = find_kit(ci, "kafka", "broker.py") else { return Ok(no_kit("kafka")) };
     for (package, program) in KAFKA_PROGRAMS {
         if let Err(why) = peers::need_package(package, || find_program(program).is_some()) {
@@ -61,17 +98,10 @@ pub(super) fn kafka(ci: &Checkout) -> Result<Tally> {
     if !fetched.success {
         return Ok(Tally::not_run(fetched.text.lines().last().unwrap_or("there is no broker")));
     }
-    let target_dir = ci.target_dir.join("kafka");
-    let binary = target_dir.join("debug/chronolith");
-    let target_dir = target_dir.display().to_string();
+    let target_dir = ci.target_dir.join(target).display().to_string();
     // Without a broker, tests fail instead of printing that they did not run.
     let env = [("CARGO_TARGET_DIR", &*target_dir), ("CARGO_PROFILE_DEV_DEBUG", "false"), ("CI", "1")];
-    let args =
-        "test --package chronolith-replicated-log --package chronolith-cluster --features kafka --quiet";
-    let mut tally = run_tests(ci, args, &env)?;
-    tally.add(&run(ci, "build --package chronolith --features kafka --quiet", &env)?);
-    tally.add(&kits::cluster_over_kafka(ci, &binary)?);
-    Ok(tally)
+    run_tests(ci, args, &env)
 }
 
 /// The simulations of the step `test` with a million operations and longer scripts.

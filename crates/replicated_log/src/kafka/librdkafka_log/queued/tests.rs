@@ -27,7 +27,7 @@ fn bytes_are_given_back_with_the_outcome() {
         failed: FailedAppend { partition: P0, ack_timeout: within, record_bytes: 60, record_bytes_max: 100 },
         acked_ends: Arc::default(),
         outcome: outcome.clone(),
-        permit: in_flight.take(60, within).expect("there is room"),
+        permit: in_flight.take(P0, 60, within).expect("there is room"),
     };
     let outcome = Arc::new(Outcome::default());
     queue(&outcome).acknowledge(7);
