@@ -27,6 +27,8 @@ use crate::position::{Bounds, PartitionId, TopicId};
 
 /// Pause between two looks for a topic that was created.
 const CREATED_PAUSE: Duration = Duration::from_millis(50);
+/// Pause before the next question while the leader of a partition changes.
+const LEADER_PAUSE: Duration = Duration::from_millis(50);
 /// Age at which the identity that the brokers reported is looked at again.
 const IDENTITY_AGE_MAX_NS: u64 = 50_000_000;
 
@@ -169,7 +171,7 @@ impl Topic {
     /// [`LogError`] of topic and connection.
     pub(super) async fn bounds(&self, partition: PartitionId) -> Result<Bounds, LogError> {
         self.check_identity()?;
-        let asking = self.questions.fetch_watermarks(&self.name, partition_number(partition));
+        let asking = self.ask_offsets(partition_number(partition));
         let (start, end) = match tokio::time::timeout(self.call_timeout, asking).await {
             Ok(Ok(found)) => found,
             Ok(Err(error)) => return Err(self.failed(&error).await),
@@ -191,6 +193,19 @@ impl Topic {
             self.check_identity_of_requests().await?;
         }
         Ok(bounds)
+    }
+
+    /// Asks the leader of a partition for its offsets, again while leaders change.
+    async fn ask_offsets(&self, partition: i32) -> Result<(i64, i64), KrafkaError> {
+        loop {
+            match self.questions.fetch_watermarks(&self.name, partition).await {
+                Err(KrafkaError::Broker {
+                    code: ErrorCode::NotLeaderForPartition | ErrorCode::LeaderNotAvailable,
+                    ..
+                }) => tokio::time::sleep(LEADER_PAUSE).await,
+                asked => return asked,
+            }
+        }
     }
 
     /// Words an error, after a look if the topic has still its identity.

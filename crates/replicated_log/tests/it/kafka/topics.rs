@@ -114,7 +114,8 @@ fn partitions_that_were_added_are_found() {
     admin.create("grows", 1, &[]).expect("is created");
     let mut settings = settings(broker.listener("plain"), "grows");
     settings.new_topic = None;
-    let log = open(&settings).expect("opens");
+    // Brokers learn of a topic after its creation was answered.
+    let log = wait_for("the topic", || open(&settings).ok());
     assert_eq!(log.partition_count(), Ok(1));
     admin.grow("grows", 3);
     // Metadata is at most ten seconds old.
@@ -132,7 +133,8 @@ fn records_beyond_the_topics_limit_are_refused_with_both_sizes() {
     admin.create("small", 1, &[("max.message.bytes", "5000")]).expect("is created");
     let mut settings = settings(broker.listener("plain"), "small");
     settings.new_topic = None;
-    let log = open(&settings).expect("opens");
+    // Brokers learn of a topic after its creation was answered.
+    let log = wait_for("the topic", || open(&settings).ok());
     let append = |len| log.append(P0, Bytes::from(vec![7; len])).and_then(Ticket::wait);
     let error = append(4801).expect_err("too large");
     assert_eq!(error, LogError::TooLarge { record_bytes: 4801, record_bytes_max: 4800 });
