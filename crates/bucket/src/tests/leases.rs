@@ -1,7 +1,7 @@
 //! Leases: one holder, renewal, release, takeover of a dead one, and racing processes. Replacement of blocks
 //! by a compaction: of two that race one is recorded.
 
-use chronolith_base::ManualClock;
+use chronolith_base::{Clock as _, ManualClock};
 use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
 
 use super::block_uploads::{Bench, ulid};
@@ -71,6 +71,46 @@ async fn a_lease_has_one_holder_until_it_is_released_or_not_renewed() {
     world.clock.advance(Duration::from_secs(1));
     assert!(!world.acquire(&c).await);
     assert!(world.acquire(&a).await && !world.acquire(&b).await);
+}
+
+#[tokio::test]
+async fn a_holder_sees_the_end_before_any_other_process() {
+    let world = Processes::new(FaultPlan::default());
+    let (a, b) = (world.start(1), world.start(2));
+    let request = world.rig.query(60_000);
+    let held = a.hold(&request).await.unwrap().expect("taken");
+    assert!(held.is_valid(&*world.clock) && !world.acquire(&b).await);
+    world.clock.advance(DURATION / 2 - Duration::from_secs(1));
+    assert_eq!(a.hold(&request).await.unwrap(), Some(held), "not renewed before half of it is over");
+    world.clock.advance(Duration::from_secs(1));
+    let renewed = a.hold(&request).await.unwrap().expect("renewed");
+    assert_eq!(renewed.number, held.number + 1);
+    world.clock.advance(DURATION - Duration::from_secs(1));
+    assert!(!held.is_valid(&*world.clock) && renewed.is_valid(&*world.clock));
+    assert!(!world.acquire(&b).await);
+    world.clock.advance(Duration::from_secs(1));
+    assert!(!renewed.is_valid(&*world.clock) && !world.acquire(&b).await, "seen since a second");
+    // The monotonic clock of a machine that was suspended stands still.
+    let last = a.hold(&request).await.unwrap().expect("taken again");
+    world.clock.set_now_ms(world.clock.now_ms() + DURATION.as_millis() as i64);
+    assert!(!last.is_valid(&*world.clock));
+}
+
+/// Covers a regression: a creation whose answer was lost counted from the time at which its epoch was read.
+/// The holder then saw the end later than another process.
+#[tokio::test]
+async fn a_lease_whose_creation_has_lost_its_answer_counts_from_the_creation() {
+    let world = Processes::new(FaultPlan::default());
+    let (a, b) = (world.start(1), world.start(2));
+    let request = world.rig.query(60_000);
+    // The listing is the first request.
+    world.rig.faults.kill_after(1, Kill::RefusedAfter);
+    a.hold(&request).await.expect_err("the answer is lost");
+    assert!(!world.acquire(&b).await, "the epoch is there");
+    world.clock.advance(DURATION / 4);
+    let held = a.hold(&world.rig.query(60_000)).await.unwrap().expect("taken before");
+    world.clock.advance(DURATION / 4 * 3);
+    assert!(!held.is_valid(&*world.clock) && world.acquire(&b).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
