@@ -23,7 +23,7 @@ use chronolith_bucket::Store;
 use chronolith_format::bucket::partitions::PartitionsSnapshot;
 use chronolith_format::record::RecordOrigin;
 use chronolith_model::databases::BucketStoreId;
-use chronolith_model::{StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome};
+use chronolith_model::{DuplicatePolicy, StoreId, TenantId, TenantLimits, WriteBatch, WriteOutcome};
 use chronolith_replicated_log::{LogError, LogStats, ReplicatedLog, Ticket};
 use chronolith_tsdb::{IngestionRates, LimitsTable, RequestSize, limits_of_policies};
 use parking_lot::{Mutex, RwLock};
@@ -72,6 +72,8 @@ pub struct GatewayWrite<'a> {
     pub request_id: &'a dyn fmt::Display,
     /// Clock when the request came, milliseconds since 1970.
     pub arrival_ms: i64,
+    /// Policy for a second value at a timestamp; `None` = the policy of the tenant.
+    pub duplicates: Option<DuplicatePolicy>,
 }
 
 /// State of a gateway for its metrics.
@@ -264,7 +266,8 @@ impl Gateway {
             request_id: write.request_id.to_string(),
             arrival_ms: write.arrival_ms,
         };
-        let records = scratch.encode(&origin, terms.limits.duplicates, batch, &partitions, &self.memory)?;
+        let duplicates = write.duplicates.unwrap_or(terms.limits.duplicates);
+        let records = scratch.encode(&origin, duplicates, batch, &partitions, &self.memory)?;
         self.append_records(records, outcome)
     }
 

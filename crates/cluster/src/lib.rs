@@ -13,6 +13,7 @@ pub mod partition_changes;
 pub mod partition_maps;
 pub mod partition_states;
 pub mod peers;
+pub mod rule_lease;
 pub mod verify;
 
 pub use chronolith_model::log_position::{PartitionId, TopicId};

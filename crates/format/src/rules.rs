@@ -15,6 +15,8 @@ const VERSION_OF_ALERTS: u8 = 1;
 
 /// First bytes of a file with the state of a group.
 const FILE_MAGIC: [u8; 8] = *b"CHRLRULE";
+/// First bytes of an object with the states of several groups.
+const OBJECT_MAGIC: [u8; 8] = *b"CHRLRULS";
 
 /// Bits of the times that an alert or a group has.
 const HAS_FIRED: u8 = 1;
@@ -210,11 +212,7 @@ impl StateFile {
         let mut payload = Vec::new();
         put_text(&mut payload, &self.tenant);
         self.state.encode(&mut payload);
-        let mut out = FILE_MAGIC.to_vec();
-        out.extend_from_slice(&crc32c(&payload).to_le_bytes());
-        out.extend_from_slice(&payload);
-        assert_eq!(out.len(), FILE_MAGIC.len() + 4 + payload.len(), "a file is header and payload");
-        out
+        framed(FILE_MAGIC, &payload)
     }
 
     /// Reads a file. The checksum covers all bytes after it, so a file that was cut is an error.
@@ -222,24 +220,75 @@ impl StateFile {
     /// # Errors
     /// [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<StateFile, DecodeError> {
-        let mut reader = ByteReader::new(bytes);
-        let magic = reader.bytes("rule state magic", FILE_MAGIC.len())?;
-        if magic != FILE_MAGIC {
-            let found = u64::from(magic.first().copied().unwrap_or(0));
-            let what = "rule state magic";
-            return Err(DecodeError::Invalid { what, offset: 0, expected: "CHRLRULE", found });
-        }
-        let start = reader.offset();
-        let found = reader.le_u32("rule state checksum")?;
-        let payload = bytes.get(reader.offset()..).unwrap_or_default();
-        let expected = crc32c(payload);
-        if found != expected {
-            return Err(DecodeError::Checksum { what: "rule state", offset: start, expected, found });
-        }
+        let mut reader = checked(bytes, FILE_MAGIC, "CHRLRULE")?;
         let tenant = text(&mut reader, "rule state tenant")?;
         let state_start = reader.offset();
         let state = StoredGroup::decode(bytes.get(state_start..).unwrap_or_default());
         Ok(StateFile { tenant, state: state.map_err(|error| error.after(state_start))? })
+    }
+}
+
+/// Returns the bytes of an object with the states of groups.
+#[must_use]
+pub fn encode_states<'a>(files: impl ExactSizeIterator<Item = &'a StateFile>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    put_uvarint(&mut payload, files.len() as u64);
+    for file in files {
+        let bytes = file.encode();
+        put_uvarint(&mut payload, bytes.len() as u64);
+        payload.extend_from_slice(&bytes);
+    }
+    framed(OBJECT_MAGIC, &payload)
+}
+
+/// Reads an object with the states of groups; bytes after the last one are an error.
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn decode_states(bytes: &[u8]) -> Result<Vec<StateFile>, DecodeError> {
+    let mut reader = checked(bytes, OBJECT_MAGIC, "CHRLRULS")?;
+    let mut files = Vec::new();
+    for _ in 0..reader.length("rule state count")? {
+        let len = reader.length("rule state length")?;
+        let start = reader.offset();
+        let file = StateFile::decode(reader.bytes("rule state", len)?);
+        files.push(file.map_err(|error| error.after(start))?);
+    }
+    if !reader.is_empty() {
+        let found = reader.remaining() as u64;
+        let offset = reader.offset();
+        return Err(DecodeError::Invalid { what: "bytes after rule states", offset, expected: "0", found });
+    }
+    Ok(files)
+}
+
+/// Returns the bytes of a payload after `magic` and its checksum.
+fn framed(magic: [u8; 8], payload: &[u8]) -> Vec<u8> {
+    let mut out = magic.to_vec();
+    out.extend_from_slice(&crc32c(payload).to_le_bytes());
+    out.extend_from_slice(payload);
+    assert_eq!(out.len(), magic.len() + 4 + payload.len(), "a frame is header and payload");
+    out
+}
+
+/// Returns the reader after `magic` and the checksum, which covers all bytes after it.
+fn checked<'a>(
+    bytes: &'a [u8],
+    magic: [u8; 8],
+    expected: &'static str,
+) -> Result<ByteReader<'a>, DecodeError> {
+    let mut reader = ByteReader::new(bytes);
+    let found = reader.bytes("rule state magic", magic.len())?;
+    if found != magic {
+        let found = u64::from(found.first().copied().unwrap_or(0));
+        return Err(DecodeError::Invalid { what: "rule state magic", offset: 0, expected, found });
+    }
+    let start = reader.offset();
+    let found = reader.le_u32("rule state checksum")?;
+    let expected = crc32c(bytes.get(reader.offset()..).unwrap_or_default());
+    match found == expected {
+        true => Ok(reader),
+        false => Err(DecodeError::Checksum { what: "rule state", offset: start, expected, found }),
     }
 }
 

@@ -125,7 +125,13 @@ fn tenant(name: &str) -> TenantId {
 }
 
 fn write_of(tenant: &TenantId) -> GatewayWrite<'_> {
-    GatewayWrite { tenant, store: RecordStore::Default, request_id: &"r1", arrival_ms: NOW_MS }
+    GatewayWrite {
+        tenant,
+        store: RecordStore::Default,
+        request_id: &"r1",
+        arrival_ms: NOW_MS,
+        duplicates: None,
+    }
 }
 
 fn labels_of(idx: usize) -> Labels {

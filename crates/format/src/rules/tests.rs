@@ -155,6 +155,26 @@ fn a_file_that_is_cut_or_has_a_flipped_bit_is_an_error() {
 }
 
 #[test]
+fn states_of_groups_are_read_as_they_were_written() {
+    let file = |tenant: &str| StateFile { tenant: tenant.to_owned(), state: group() };
+    for files in [vec![], vec![file("team-a")], vec![file("a"), file("b"), file("")]] {
+        let bytes = encode_states(files.iter());
+        assert_eq!(decode_states(&bytes), Ok(files));
+        for len in 0..bytes.len() {
+            assert!(decode_states(&bytes[..len]).is_err(), "cut to {len}");
+        }
+        assert!(decode_states(&[&bytes[..], &[0]].concat()).is_err(), "longer");
+        for at in (0..bytes.len() * 8).step_by(7) {
+            let mut bad = bytes.clone();
+            bad[at / 8] ^= 1 << (at % 8);
+            assert!(decode_states(&bad).is_err(), "bit {at}");
+        }
+    }
+    let empty = *b"CHRLRULS\x51\x53\x7d\x52\x00";
+    assert_eq!(encode_states([].iter()), empty, "what is written has changed: that needs a version");
+}
+
+#[test]
 fn golden_files_read_as_ever() {
     let golden = include_bytes!("../../testdata/rules/group-state-2.bin");
     assert_eq!(bytes_of(&group()), golden, "what is written has changed: that needs a version");

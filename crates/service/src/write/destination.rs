@@ -11,7 +11,7 @@ use chronolith_cluster::gateway::{
     Acknowledged, Gateway, GatewayError, GatewayWrite, PendingRecords, RecordStore,
 };
 use chronolith_model::databases::{BucketStoreId, CatalogChange, CatalogError};
-use chronolith_model::{StoreId, TenantId, WriteBatch};
+use chronolith_model::{DuplicatePolicy, StoreId, TenantId, WriteBatch};
 use chronolith_tsdb::{Tsdb, WriteError, Writer};
 
 use super::failure::StoreFailure;
@@ -156,8 +156,12 @@ fn append(gateway: &Gateway, origin: &BatchOrigin<'_>, batch: &WriteBatch) -> Re
         TargetStore::Policy { id, .. } => database_of(id)?,
         TargetStore::Graphite => gateway.graphite_store(origin.tenant)?,
     };
-    let BatchOrigin { tenant, request_id, arrival_ms, .. } = *origin;
-    Ok(Applied::Log(gateway.append(GatewayWrite { tenant, store, request_id, arrival_ms }, batch)?))
+    let BatchOrigin { tenant, request_id, arrival_ms, writer, .. } = *origin;
+    // Two processes may evaluate one round, after a takeover: the first result stays, whatever the policy of
+    // the tenant (ADR 0144).
+    let duplicates = (writer == Writer::Rule).then_some(DuplicatePolicy::KeepFirst);
+    let write = GatewayWrite { tenant, store, request_id, arrival_ms, duplicates };
+    Ok(Applied::Log(gateway.append(write, batch)?))
 }
 
 fn database_of(id: Option<BucketStoreId>) -> Result<RecordStore, GatewayError> {

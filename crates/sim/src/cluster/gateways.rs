@@ -104,8 +104,13 @@ impl Gateways {
         for _ in 0..ATTEMPTS_MAX {
             let node = &self.nodes[rng.below(self.nodes.len() as u64) as usize];
             let arrival_ms = node.env.clock.now_ms();
-            let write =
-                GatewayWrite { tenant: &store.tenant, store: store.store, request_id: &"r", arrival_ms };
+            let write = GatewayWrite {
+                tenant: &store.tenant,
+                store: store.store,
+                request_id: &"r",
+                arrival_ms,
+                duplicates: None,
+            };
             self.tally.samples += request.sample_count();
             match node.gateway.append(write, &batch).and_then(PendingRecords::wait) {
                 Ok(_) => {
