@@ -13,6 +13,7 @@ mod issuer_keys;
 pub(crate) mod owner;
 mod refusals;
 pub(crate) mod rounds;
+pub(crate) mod rule_lease;
 mod scheduler;
 pub(crate) mod scrape;
 mod shutdown;
@@ -129,12 +130,15 @@ impl Server {
             let _ = opened.send(Opening::Done);
             return Ok(());
         }
+        let roles = web.service.lifecycle.roles.roles();
+        if let Some(sources) = bucket.clone().filter(|_| roles.has(Role::Query)) {
+            web.service.lifecycle.set_sources(sources);
+        }
         let bucket = bucket.map(|sources| sources.bucket().clone());
         let owned = match bucket.clone() {
             Some(bucket) => self.open_roles(bucket)?,
             None => None,
         };
-        let roles = web.service.lifecycle.roles.roles();
         let maintains_bucket = roles.has(Role::Store);
         if roles.is_all() {
             self.spawn_store(opened, move |web| {
@@ -176,7 +180,8 @@ impl Server {
         tracing::info!(topic = %log.identity(), partitions = log.partition_count()?, "replicated log opened");
         if options.roles.has(Role::Gateway) {
             gateway::open(&web, log.clone(), &bucket, handle.clone());
-            let owners = gateway::open_owners(&web, &handle)?;
+            // A query node hands the counts of its own lookups over.
+            let owners = if web.is_query_node() { None } else { gateway::open_owners(&web, &handle)? };
             let stop = self.running.stop.clone();
             let run = {
                 let web = web.clone();
@@ -190,6 +195,8 @@ impl Server {
                 self.running.threads.push(thread::spawn("owner-lookup", run).map_err(RunError::Threads)?);
             }
         }
+        rule_lease::open(&web, &bucket, handle.clone());
+        spawn_cluster_rules(self)?;
         let is_owner = options.roles.has(Role::Owner);
         is_owner.then(|| OwnedPartition::find(log, bucket, handle, &options.owner)).transpose()
     }
@@ -307,7 +314,12 @@ impl Server {
         let web = self.running.web.clone();
         let stop = self.running.stop.clone();
         let run = move || {
-            repeat(&web, &stop, "owner-lookup", QueryNode::REFRESH_PAUSE, || node.refresh());
+            repeat(&web, &stop, "owner-lookup", QueryNode::REFRESH_PAUSE, || {
+                node.refresh();
+                if let Some(gateway) = web.service.lifecycle.roles.gateway() {
+                    gateway.set_tenant_series(node.directory().tenant_series());
+                }
+            });
         };
         self.running.threads.push(thread::spawn("owner-lookup", run).map_err(RunError::Threads)?);
         Ok(())
@@ -444,6 +456,21 @@ impl Server {
     pub fn stop(self) -> Result<(), RunError> {
         self.running.stop(None)
     }
+}
+
+/// Starts rounds of rules under the lease of the cluster, if the process has one.
+fn spawn_cluster_rules(server: &mut Server) -> Result<(), RunError> {
+    let web = server.running.web.clone();
+    let Some(lease) = web.service.lifecycle.roles.rule_lease() else { return Ok(()) };
+    let pause = lease.refresh_pause();
+    let run = {
+        let web = web.clone();
+        let stop = server.running.stop.clone();
+        move || rule_lease::run(&web, pause, &stop)
+    };
+    server.running.threads.push(thread::spawn("rule-lease", run).map_err(RunError::Threads)?);
+    server.spawn_scheduler()?;
+    server.spawn_notifier()
 }
 
 /// Makes a query node of a server that has the addresses of owners.

@@ -151,10 +151,11 @@ impl Web {
         Ok(self.node_client.get_or_init(|| Arc::new(client)).clone())
     }
 
-    /// Returns true if queries ask owners: a gateway asks them for series counts alone.
+    /// Returns true if queries ask owners: a gateway without the role query asks them for series counts.
     pub(crate) fn is_query_node(&self) -> bool {
         let roles = self.service.lifecycle.roles.roles();
-        self.options.nodes.owners.is_some() && !roles.has(Role::Gateway) && !roles.has(Role::Owner)
+        let is_other = roles.has(Role::Gateway) || roles.has(Role::Owner);
+        self.options.nodes.owners.is_some() && (roles.has(Role::Query) || !is_other)
     }
 
     /// Sets the owners that queries ask. Called once.

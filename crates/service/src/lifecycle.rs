@@ -1,7 +1,8 @@
 //! Lifecycle of the server's store: replaying, open, draining, closing. A read-only server over a bucket has
-//! no store, only sources that queries read; one over a data directory has a store that no caller changes; a
-//! gateway has neither, an owner a store that only records of the replicated log change, and a process that
-//! maintains the bucket a store without samples, which is its place on disk (`roles`).
+//! no store, only sources that queries read, and so has a query node that is a gateway as well; one over a
+//! data directory has a store that no caller changes; a gateway alone has neither, an owner a store that only
+//! records of the replicated log change, and a process that maintains the bucket a store without samples,
+//! which is its place on disk (`roles`).
 //! Invariants: store and sources are set once, when the replay is done; before that, and once the store is
 //! being closed, only endpoints that need neither answer.
 //! Not here: who opens and closes it (`server::serve`).
@@ -76,6 +77,10 @@ impl Lifecycle {
     /// As [`Lifecycle::store`].
     pub fn destination(&self) -> Result<Destination, Refusal> {
         match self.roles.gateway() {
+            // A sender repeats the request, which it would not after 405.
+            None if self.roles.roles().has(Role::Gateway) => {
+                Err(Refusal::Starting("the replicated log is being opened".to_owned()))
+            }
             None => self.store().map(|store| Destination::Store(store.clone())),
             Some(_) if self.is_closing.load(Ordering::Relaxed) => Err(Refusal::Stopping),
             Some(gateway) => Ok(Destination::Log(gateway.clone())),
@@ -98,7 +103,9 @@ impl Lifecycle {
     /// `unavailable` while the replay runs or the server stops; 405 on a read-only server over a bucket and
     /// on a gateway.
     pub fn readable_store(&self) -> Result<&Arc<Tsdb>, Refusal> {
-        self.answering()?.store.as_ref().ok_or(Refusal::ReadOnly)
+        let has_gateway = self.roles.roles().has(Role::Gateway);
+        let refusal = if has_gateway { Refusal::NoStore } else { Refusal::ReadOnly };
+        self.answering()?.store.as_ref().ok_or(refusal)
     }
 
     /// Sources that queries read: the store and others. A call reads its view of them
@@ -129,6 +136,9 @@ impl Lifecycle {
         }
         self.store.get().ok_or_else(|| match self.roles.has_samples() {
             true => Refusal::Starting(self.replay_text()),
+            false if self.roles.roles().has(Role::Query) => {
+                Refusal::Starting("the bucket is being opened".to_owned())
+            }
             false => Refusal::Gateway,
         })
     }
@@ -143,9 +153,9 @@ impl Lifecycle {
         self.store.get().is_some_and(|opened| opened.store.is_none())
     }
 
-    /// Returns true if the server refuses changes.
+    /// Returns true if the server refuses writes and changes. A gateway takes writes without a store.
     pub fn is_read_only(&self) -> bool {
-        self.change_refusal.is_some() || self.is_storeless()
+        self.change_refusal.is_some() || (self.is_storeless() && !self.roles.roles().has(Role::Gateway))
     }
 
     /// Takes the store into use, and what queries read.

@@ -6,6 +6,7 @@ mod address_ranges;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chronolith_cluster::options::ClusterOptions;
 use chronolith_model::TenantId;
@@ -268,6 +269,8 @@ pub struct RuleOptions {
     pub outage_tolerance_ms: i64,
     /// Time after which a firing alert is sent again.
     pub resend_delay_ms: i64,
+    /// Time without a renewal after which another process of a cluster evaluates rules.
+    pub lease_duration: Duration,
 }
 
 impl Default for RuleOptions {
@@ -281,6 +284,7 @@ impl Default for RuleOptions {
             repair_cpu_percent: 20,
             outage_tolerance_ms: 3_600_000,
             resend_delay_ms: 60_000,
+            lease_duration: Duration::from_secs(60),
         }
     }
 }

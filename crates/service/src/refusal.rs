@@ -28,6 +28,12 @@ pub enum Refusal {
          send queries and changes to a server with another role"
     )]
     Gateway,
+    /// A change to a gateway that answers queries, which has no store of its own.
+    #[error(
+        "this server writes to the replicated log and reads from its owners (--role gateway,query): it has no \
+         store of its own that this request could change"
+    )]
+    NoStore,
     /// A write or a change to an owner.
     #[error(
         "this server stores a partition of the replicated log (--role owner), whose records alone change it; \

@@ -12,7 +12,9 @@ pub mod counters;
 pub mod engine;
 pub mod group_id;
 pub mod interrupts;
+pub mod leased_states;
 pub mod repair;
+pub mod round_permit;
 pub mod scheduled;
 pub mod state_files;
 mod statuses;
@@ -26,6 +28,7 @@ use chronolith_rules::status::GroupStatus;
 use self::backfills::Backfills;
 use self::configured::{CONFIGURED_BYTES_MAX, ConfiguredOptions, ConfiguredRules};
 use self::engine::RuleEngine;
+use self::leased_states::LeasedStates;
 use self::repair::Repairs;
 use crate::options::ServiceOptions;
 use crate::query::context::parser_options;
@@ -40,6 +43,8 @@ pub struct RuleContext {
     pub repairs: Repairs,
     /// Backfills that run.
     pub backfills: Backfills,
+    /// States of groups between rounds, of a process of a cluster; `None`: they are files.
+    pub leased_states: Option<LeasedStates>,
 }
 
 impl RuleContext {
@@ -53,7 +58,14 @@ impl RuleContext {
         };
         let data_dir = &options.tsdb.data_dir;
         let configured = ConfiguredRules::new(env, data_dir, configured_options, engine.clone());
-        RuleContext { engine, configured, repairs: Repairs::default(), backfills: Backfills::default() }
+        let is_leased = !options.cluster.roles.is_all();
+        RuleContext {
+            engine,
+            configured,
+            repairs: Repairs::default(),
+            backfills: Backfills::default(),
+            leased_states: is_leased.then(LeasedStates::default),
+        }
     }
 
     /// Groups of a tenant in order of file, name and origin.

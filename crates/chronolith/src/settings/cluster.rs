@@ -30,7 +30,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "role",
         "all",
         Form::List("ROLE"),
-        "The process works as all (a server of its own), with --log as gateway (takes writes), owner (stores a partition of the log) or both, with --owners as query (answers over owners and the bucket), as store (maintains the bucket), also next to gateway or owner",
+        "The process works as all (a server of its own), with --log as gateway (takes writes), owner (stores a partition of the log) or both, with --owners as query (answers over owners and the bucket), also next to gateway, as store (maintains the bucket), also next to gateway or owner",
         |s, v| set(&mut s.server.service.cluster.roles, v.parse()),
     ),
     Setting::server(
@@ -279,7 +279,7 @@ fn gap(text: &str) -> Result<Option<Range<u64>>, String> {
 pub(super) fn check(settings: &mut Settings, disk: &dyn Disk) -> Result<(), String> {
     nodes::check(settings)?;
     let ClusterOptions { roles, log, .. } = &settings.server.service.cluster;
-    if roles.has(Role::Query) {
+    if roles.list() == [Role::Query] {
         return Ok(());
     }
     let is_store_alone = roles.list() == [Role::Store];
@@ -371,9 +371,7 @@ fn check_bucket(settings: &Settings) -> Result<(), String> {
 /// Checks the parts of a server that write to a store of its own.
 fn check_inputs(settings: &Settings) -> Result<(), String> {
     let service = &settings.server.service;
-    if !service.rules.files.is_empty() {
-        return Err("rules.files: expected none: rules run on a server with role all".to_owned());
-    }
+    nodes::check_rules(settings)?;
     let is_gateway = service.cluster.roles.has(Role::Gateway);
     if !is_gateway && !service.influx.udp.is_empty() {
         return Err("influx.udp: expected none without the role gateway".to_owned());

@@ -58,16 +58,17 @@ pub(super) fn check(settings: &mut Settings) -> Result<(), String> {
             Some(_) | None => Ok(()),
         };
     }
-    if roles.list().len() > 1 {
-        return Err("role: expected query alone: this version has no other role next to it".to_owned());
+    let is_alone = roles.list().len() == 1;
+    if !is_alone && (roles.list().len() > 2 || !roles.has(Role::Gateway)) {
+        return Err("role: expected query alone, or gateway,query".to_owned());
     }
-    if server.service.cluster.log.is_some() {
+    if is_alone && server.service.cluster.log.is_some() {
         return Err("log: expected none for role query, which asks owners and not the log".to_owned());
     }
     let Some(bucket) = &mut server.bucket else {
         return Err("bucket: expected the URL of the bucket of the owners, for role query".to_owned());
     };
-    bucket.is_read_only = true;
+    bucket.is_read_only |= is_alone;
     if server.nodes.owners.is_none() {
         return Err("owners: expected dns://NAME:PORT, file:///PATH or HOST:PORT,HOST:PORT, for role query"
             .to_owned());
@@ -78,5 +79,22 @@ pub(super) fn check(settings: &mut Settings) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    Ok(())
+    if is_alone { check_rules(settings) } else { Ok(()) }
+}
+
+/// Checks that a process of a cluster with rule files can read what rules read, and write their results.
+///
+/// # Errors
+/// The setting and the expected value.
+pub(super) fn check_rules(settings: &Settings) -> Result<(), String> {
+    let service = &settings.server.service;
+    let roles = &service.cluster.roles;
+    if service.rules.files.is_empty() || (roles.has(Role::Gateway) && roles.has(Role::Query)) {
+        return Ok(());
+    }
+    let names: Vec<&str> = roles.list().iter().map(|role| role.name()).collect();
+    Err(format!(
+        "rules.files: expected none for role {}: rules read and write, use --role gateway,query for them",
+        names.join(",")
+    ))
 }

@@ -1,12 +1,16 @@
 //! Settings of rules and alerts. Invariant: rule files without tenants of requests belong to `anonymous`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chronolith_model::labels::is_legacy_label_name;
 use chronolith_model::{Labels, TenantId};
 
 use super::declaration::{Form, Setting, Settings};
 use super::value::{self, set};
+
+/// Shortest lease of rules: a request to the bucket may take a third of it.
+const LEASE_DURATION_MIN: Duration = Duration::from_secs(5);
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::server(
@@ -77,6 +81,16 @@ pub(super) static SETTINGS: &[Setting] = &[
         Form::Duration,
         "Time after which a firing alert is sent to Alertmanagers again",
         |s, v| set(&mut s.server.service.rules.resend_delay_ms, value::duration(v)),
+    ),
+    Setting::server(
+        "rules.lease-duration",
+        "1m",
+        Form::Duration,
+        "In a cluster, time after which another process evaluates rules if the one that does renews its lease no more",
+        |s, v| {
+            let duration = value::duration_at_least(v, LEASE_DURATION_MIN);
+            set(&mut s.server.service.rules.lease_duration, duration)
+        },
     ),
     Setting::server(
         "external-label",

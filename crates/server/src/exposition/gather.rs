@@ -70,6 +70,9 @@ pub(crate) fn gather(web: &Web) -> Vec<Family> {
     if let Some(gateway) = roles.gateway() {
         collect(cluster::GATEWAY, &gateway.stats(), out);
     }
+    if let Some(lease) = roles.rule_lease() {
+        collect(cluster::RULE_LEASE, &lease.stats(), out);
+    }
     if let Some(owner) = roles.owner() {
         collect(cluster::OWNER, &owner.status(), out);
     }
@@ -133,6 +136,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(PEER_CALLS),
         of(bucket::BUCKET),
         of(cluster::GATEWAY),
+        of(cluster::RULE_LEASE),
         of(cluster::OWNER),
         of(memory::MEMORY),
         of(tenants::TENANTS),

@@ -6,7 +6,7 @@ use chronolith_service::metrics::{Family, unit_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::gather::{definitions, gather};
-use crate::http::tests::cluster::{Process, query_node};
+use crate::http::tests::cluster::{Process, query_node, rule_process};
 use crate::http::tests::{Fixture, NOW_MS};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
@@ -46,6 +46,7 @@ async fn gathered() -> Vec<Family> {
     process.observed().await;
     families.extend(gather(&process.server.web));
     families.extend(gather(&query_node().await.web));
+    families.extend(gather(&rule_process().await.server.web));
     families
 }
 

@@ -15,6 +15,7 @@ use chronolith_cluster::owner::PartitionOwner;
 use chronolith_cluster::partition_maps::PartitionsSnapshot;
 use chronolith_cluster::partition_states::{PartitionState, partition_states};
 use chronolith_cluster::peers::{NodeStatus, PartitionReport};
+use chronolith_cluster::rule_lease::RuleLeaseStats;
 use serde_json::{Value, json};
 
 use super::dispatch;
@@ -39,6 +40,17 @@ fn cluster_value(web: &Web) -> Value {
         "gateway": parts.gateway().map(|gateway| gateway_value(gateway)),
         "owner": parts.owner().map(|owner| owner_value(&**owner)),
         "query": web.query_node().map(|node| query_value(node)),
+        "rules": parts.rule_lease().map(|lease| rules_value(&lease.stats())),
+    })
+}
+
+fn rules_value(stats: &RuleLeaseStats) -> Value {
+    json!({
+        "leaseHeld": stats.term.is_some(),
+        "term": stats.term,
+        "terms": stats.terms,
+        "failures": stats.failures,
+        "givenUpRounds": stats.given_up_rounds,
     })
 }
 

@@ -221,6 +221,7 @@ impl From<Refusal> for ApiError {
             Refusal::ReadOnly
             | Refusal::ReadOnlyStore
             | Refusal::Gateway
+            | Refusal::NoStore
             | Refusal::Owner
             | Refusal::Maintenance => ErrorKind::ReadOnly,
             Refusal::Panicked(_) => ErrorKind::Internal,

@@ -46,7 +46,7 @@ pub(super) async fn rules(State(web): State<Arc<Web>>, request: Request) -> Resu
         let Page { groups, next_token } = filter.page_of(&groups)?;
         print::put_groups(&mut printer, &groups, filter.shown(), ctx)?;
         print::close_groups(&mut printer, next_token.as_deref());
-        printer.close(ctx, &[], &[])
+        printer.close(ctx, &[], &infos_of(web))
     });
     Ok(printed.await?.into_json())
 }
@@ -72,9 +72,17 @@ pub(super) async fn alerts(
         printer.out.extend_from_slice(b"{\"alerts\":");
         print::put_alerts(&mut printer, shown, ctx)?;
         printer.out.push(b'}');
-        printer.close(ctx, &[], &[])
+        printer.close(ctx, &[], &infos_of(web))
     });
     Ok(printed.await?.into_json())
+}
+
+/// Returns the note that rules are shown without their state; none on a process that evaluates them.
+fn infos_of(web: &Web) -> Vec<String> {
+    let lease = web.service.lifecycle.roles.rule_lease();
+    let note = "another process of the cluster evaluates these rules, or none does yet: this one has no \
+                lease, and shows them without state";
+    lease.filter(|lease| lease.term().is_none()).map(|_| note.to_owned()).into_iter().collect()
 }
 
 /// Returns true if a principal with `filter` may read the `ALERTS` series of an alert.

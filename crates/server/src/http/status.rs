@@ -66,7 +66,9 @@ fn build_value(web: &Web) -> Value {
 
 /// Features of a Mimir, as texts. Grafana lets people edit rules if the first one is "true".
 fn mimir_features(web: &Web) -> Value {
-    let has_rules_api = web.options.web.rules_api && !web.service.lifecycle.is_read_only();
+    let lifecycle = &web.service.lifecycle;
+    let has_store = lifecycle.roles.roles().is_all() && !lifecycle.is_read_only();
+    let has_rules_api = web.options.web.rules_api && has_store;
     json!({
         "ruler_config_api": if has_rules_api { "true" } else { "false" },
         "alertmanager_config_api": "false",

@@ -1,8 +1,9 @@
-//! Metrics of the gateway and of the owner of a process with a replicated log.
+//! Metrics of the gateway, of the lease of rules and of the owner of a process with a replicated log.
 //! Not here: counting (`cluster`, `replicated_log`).
 
 use chronolith_cluster::gateway::GatewayStats;
 use chronolith_cluster::owner::OwnerStatus;
+use chronolith_cluster::rule_lease::RuleLeaseStats;
 use chronolith_service::metrics::definition::Metric;
 
 pub(crate) static GATEWAY: &[Metric<GatewayStats>] = &[
@@ -68,6 +69,29 @@ pub(crate) static GATEWAY: &[Metric<GatewayStats>] = &[
         "chronolith_log_in_flight_limit_bytes",
         "Bytes of records that may wait for their acknowledgement.",
         |gateway| gateway.log.in_flight_bytes_max as f64,
+    ),
+];
+
+pub(crate) static RULE_LEASE: &[Metric<RuleLeaseStats>] = &[
+    Metric::gauge(
+        "chronolith_rule_lease_held",
+        "1 while this process evaluates the rules of the cluster.",
+        |lease| f64::from(u8::from(lease.term.is_some())),
+    ),
+    Metric::counter(
+        "chronolith_rule_lease_terms_total",
+        "Times that this process has begun to evaluate the rules of the cluster.",
+        |lease| lease.terms as f64,
+    ),
+    Metric::counter(
+        "chronolith_rule_lease_failures_total",
+        "Requests for the lease of rules or for states of groups that failed, as the bucket did not answer.",
+        |lease| lease.failures as f64,
+    ),
+    Metric::counter(
+        "chronolith_rule_lease_rounds_given_up_total",
+        "Rounds that ended without an effect, since the lease of rules was over by then.",
+        |lease| lease.given_up_rounds as f64,
     ),
 ];
 

@@ -1,6 +1,7 @@
 //! Evaluation of rules: rounds that are due, as calls of the server itself, and rule files.
 //!
-//! Invariant: rounds begin only while the store can be written, and while their tenant is not being deleted.
+//! Invariant: rounds begin only while their results can be written, in a cluster while this process has the
+//! lease of rules, and while their tenant is not being deleted.
 //! Not here: the schedule (`rules::engine`), threads (`server`).
 
 pub mod backfill;
@@ -10,6 +11,7 @@ mod component;
 pub mod due_round;
 mod environment;
 pub mod files;
+pub mod lease;
 mod recording;
 mod repair;
 #[cfg(test)]
@@ -26,6 +28,7 @@ use self::due_round::{DueRound, DueWork};
 use self::environment::{now_ns, state_files};
 use self::repair::take_repair;
 use crate::rules::engine::RunningRounds;
+use crate::rules::round_permit::RoundPermit;
 use crate::rules::scheduled::RestoreTimes;
 use crate::service::Service;
 
@@ -33,15 +36,16 @@ use crate::service::Service;
 #[must_use]
 pub fn take_due(service: &Service) -> Vec<DueRound> {
     let engine = &service.rules.engine;
-    let Ok(store) = service.lifecycle.store() else { return Vec::new() };
+    let Some(permit) = RoundPermit::new(&service.lifecycle) else { return Vec::new() };
     if engine.is_stopping() {
         return Vec::new();
     }
-    let may_run = |tenant: &TenantId, running| {
-        has_permit(service, tenant, running) && !store.tenant_deletions().is_running(tenant)
+    let is_deleted = |tenant: &TenantId| {
+        service.lifecycle.opened().is_some_and(|store| store.tenant_deletions().is_running(tenant))
     };
+    let may_run = |tenant: &TenantId, running| has_permit(service, tenant, running) && !is_deleted(tenant);
     let taken = engine.take_due(state_files(service), restore_times(service), may_run);
-    let rounds = taken.into_iter().map(DueWork::Group);
+    let rounds = taken.into_iter().map(|taken| DueWork::Group(taken, permit.clone()));
     rounds.chain(take_repair(service).map(DueWork::Repair)).map(DueRound).collect()
 }
 

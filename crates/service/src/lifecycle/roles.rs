@@ -1,4 +1,5 @@
-//! Roles of a process with a replicated log: its gateway and its owner, once they are open.
+//! Roles of a process with a replicated log: its gateway, its lease of rules and its owner, once they are
+//! open.
 //!
 //! Invariant: each is set once.
 //! Not here: opening them, their threads (`server::serve`), the store of the owner (`lifecycle`).
@@ -9,13 +10,15 @@ use std::sync::{Arc, OnceLock};
 use chronolith_cluster::gateway::Gateway;
 use chronolith_cluster::options::{Role, Roles};
 use chronolith_cluster::owner::PartitionOwner;
+use chronolith_cluster::rule_lease::RuleLease;
 use parking_lot::Mutex;
 
-/// Gateway and owner of a process; a server of its own has neither.
+/// Gateway, lease of rules and owner of a process; a server of its own has none of them.
 #[derive(Default)]
 pub struct RoleParts {
     roles: Roles,
     gateway: OnceLock<Arc<Gateway>>,
+    rule_lease: OnceLock<Arc<RuleLease>>,
     owner: OnceLock<Arc<dyn PartitionOwner>>,
     /// Reason why there is no owner yet.
     owner_wait: Mutex<Option<String>>,
@@ -60,6 +63,12 @@ impl RoleParts {
         self.gateway.get()
     }
 
+    /// The lease under which the process evaluates rules; `None` if it has none to evaluate.
+    #[must_use]
+    pub fn rule_lease(&self) -> Option<&Arc<RuleLease>> {
+        self.rule_lease.get()
+    }
+
     /// The owner, once it is open.
     #[must_use]
     pub fn owner(&self) -> Option<&Arc<dyn PartitionOwner>> {
@@ -72,6 +81,14 @@ impl RoleParts {
     /// If there is one already.
     pub fn set_gateway(&self, gateway: Arc<Gateway>) {
         assert!(self.gateway.set(gateway).is_ok(), "the gateway is opened once");
+    }
+
+    /// Takes the lease of rules into use.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn set_rule_lease(&self, lease: Arc<RuleLease>) {
+        assert!(self.rule_lease.set(lease).is_ok(), "the lease of rules is opened once");
     }
 
     /// Takes the owner into use.

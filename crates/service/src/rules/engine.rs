@@ -181,7 +181,9 @@ impl RuleEngine {
         if let Some((active, _)) = &ended {
             state.forget_series_of(&id.tenant, active);
         }
-        if let Some(scheduled) = state.groups.get_mut(id) {
+        if state.is_outdated(id) {
+            state.begin_again(id, now_ns, &self.statuses);
+        } else if let Some(scheduled) = state.groups.get_mut(id) {
             match ended {
                 None => {
                     self.counters.broken_rounds.add(1);
@@ -201,12 +203,40 @@ impl RuleEngine {
         self.changed.notify_all();
     }
 
+    /// Ends a round without an effect, since the term in which it had begun is over.
+    pub(crate) fn give_up(&self, id: &GroupId, now_ns: i64) {
+        let mut state = self.state.lock();
+        state.end_round(&id.tenant);
+        state.begin_again(id, now_ns, &self.statuses);
+        state.is_changed = true;
+        self.changed.notify_all();
+    }
+
+    /// Lets all groups begin again without state at `now_ns`: another process goes on with them, or this one
+    /// with the states that another one has left. A group whose round runs follows at its end.
+    pub(crate) fn begin_again(&self, now_ns: i64) {
+        let mut state = self.state.lock();
+        state.is_cleaned = false;
+        let mut idle = Vec::new();
+        for (id, scheduled) in &mut state.groups {
+            match scheduled.idle() {
+                Some(_) => idle.push(id.clone()),
+                None => scheduled.is_outdated = true,
+            }
+        }
+        idle.iter().for_each(|id| state.begin_again(id, now_ns, &self.statuses));
+        state.is_changed = true;
+        self.changed.notify_all();
+    }
+
     /// Ends the work on a removed group, whose series are marked as stale; one that came back stays.
     pub(crate) fn finish_removed(&self, id: &GroupId, files: StateFiles<'_>, now_ns: i64) {
         let mut state = self.state.lock();
         state.end_round(&id.tenant);
         let is_gone = state.groups.get(id).is_some_and(|scheduled| !scheduled.is_loaded());
-        if is_gone {
+        if state.is_outdated(id) {
+            state.begin_again(id, now_ns, &self.statuses);
+        } else if is_gone {
             state.groups.remove(id);
             files.remove(id);
         } else if let Some(scheduled) = state.groups.get_mut(id) {
@@ -233,11 +263,9 @@ impl RuleEngine {
             return Ok(false);
         }
         files.remove_tenant(tenant)?;
-        state.groups.retain(|id, scheduled| id.tenant != *tenant || scheduled.is_loaded());
-        for (id, scheduled) in state.groups.iter_mut().filter(|(id, _)| id.tenant == *tenant) {
-            *scheduled = Scheduled::new(scheduled.group().clone(), id.origin, now_ns);
-            self.statuses.put(tenant, scheduled.status.clone());
-        }
+        let of_tenant: Vec<GroupId> =
+            state.groups.keys().filter(|id| id.tenant == *tenant).cloned().collect();
+        of_tenant.iter().for_each(|id| state.begin_again(id, now_ns, &self.statuses));
         Ok(true)
     }
 
@@ -343,6 +371,22 @@ impl Schedules {
     fn running_rounds(&self, tenant: &TenantId) -> RunningRounds {
         let of_tenant = self.running.get(tenant).copied().unwrap_or(0);
         RunningRounds { all: self.running.values().sum(), of_tenant }
+    }
+
+    /// Returns true if all groups have begun again while work on this one ran.
+    fn is_outdated(&self, id: &GroupId) -> bool {
+        self.groups.get(id).is_some_and(|scheduled| scheduled.is_outdated)
+    }
+
+    /// Lets a group begin again without state; one that was removed is forgotten.
+    fn begin_again(&mut self, id: &GroupId, now_ns: i64, statuses: &GroupStatuses) {
+        let Some(scheduled) = self.groups.get_mut(id) else { return };
+        if scheduled.is_loaded() {
+            *scheduled = Scheduled::new(scheduled.group().clone(), id.origin, now_ns);
+            statuses.put(&id.tenant, scheduled.status.clone());
+        } else {
+            self.groups.remove(id);
+        }
     }
 
     fn end_round(&mut self, tenant: &TenantId) {

@@ -25,6 +25,8 @@ pub(super) struct Scheduled {
     active: Option<ActiveGroup>,
     /// False until the state of an earlier process, or of a round that broke, has been read.
     pub(super) is_restored: bool,
+    /// True if all groups have begun again since work on this one began: its end does, too.
+    pub(super) is_outdated: bool,
     /// Rounds after this time are evaluated at their own time.
     after_ns: i64,
     /// Rounds that are missing since an outage; `None` = none are.
@@ -95,6 +97,7 @@ impl Scheduled {
             status: Arc::new(GroupStatus::new(group.clone(), origin)),
             group,
             is_restored: false,
+            is_outdated: false,
             after_ns: now_ns,
             catch_up: None,
             lost_count: 0,

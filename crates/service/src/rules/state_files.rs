@@ -1,8 +1,9 @@
-//! Files with the states of groups, below `rules/` of the data directory.
+//! Files with the states of groups, below `rules/` of the data directory. A process of a cluster has them in
+//! memory.
 //!
 //! Invariants: a file is replaced as a whole, and has the state before or after a round at any crash; a file
 //! that cannot be read is renamed to `.damaged`, never used or removed.
-//! Not here: bytes of a file (`format::rules`).
+//! Not here: bytes of a file (`format::rules`), stores of states in the bucket (`evaluation::rules`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,6 +18,8 @@ use chronolith_rules::schedule;
 
 use super::counters::RuleCounters;
 use super::group_id::GroupId;
+use super::leased_states::LeasedStates;
+use super::round_permit::RoundPermit;
 
 /// Directory of all states within the data directory.
 const DIR: &str = "rules";
@@ -32,6 +35,8 @@ pub struct StateFiles<'a> {
     pub data_dir: &'a Path,
     /// Counters of files that fail.
     pub counters: &'a RuleCounters,
+    /// States in memory, in place of files; `None` on a server of its own.
+    pub leased: Option<&'a LeasedStates>,
 }
 
 /// File of one group, for its rounds.
@@ -42,6 +47,8 @@ pub struct GroupFile<'a> {
     pub id: &'a GroupId,
     /// Rounds that were evaluated, with the running one.
     pub rounds: StoredRounds,
+    /// Right to evaluate the round.
+    pub permit: &'a RoundPermit,
 }
 
 impl StateFiles<'_> {
@@ -55,6 +62,9 @@ impl StateFiles<'_> {
 
     /// Reads the state of a group; `None` if there is none. A file that cannot be read is counted and logged.
     pub(crate) fn load(&self, id: &GroupId) -> Option<StoredGroup> {
+        if let Some(leased) = self.leased {
+            return leased.of(id);
+        }
         let path = self.path(id);
         if !self.disk.exists(&path) {
             return None;
@@ -86,6 +96,9 @@ impl StateFiles<'_> {
     /// Removes states of groups that are not among `known` and whose last round is before `oldest_ns`: the
     /// groups were removed while the server was down.
     pub(crate) fn remove_forgotten<'i>(&self, known: impl Iterator<Item = &'i GroupId>, oldest_ns: i64) {
+        if let Some(leased) = self.leased {
+            return leased.remove_forgotten(&known.collect(), oldest_ns);
+        }
         let known: BTreeSet<PathBuf> = known.map(|id| self.path(id)).collect();
         for path in self.all_paths().into_iter().filter(|path| !known.contains(path)) {
             let file = self.disk.read(&path).ok().and_then(|bytes| StateFile::decode(&bytes).ok());
@@ -107,6 +120,10 @@ impl StateFiles<'_> {
 
     /// Removes all files of a tenant, its configured groups included, durably.
     pub(super) fn remove_tenant(&self, tenant: &TenantId) -> io::Result<()> {
+        if let Some(leased) = self.leased {
+            leased.remove_tenant(tenant);
+            return Ok(());
+        }
         for origin in [Origin::Files, Origin::Configured] {
             let dir = self.data_dir.join(DIR).join(origin.as_str());
             if !self.disk.exists(&dir.join(tenant.as_str())) {
@@ -136,6 +153,9 @@ impl StateFiles<'_> {
 
     /// Removes the state of a group that is gone.
     pub(crate) fn remove(&self, id: &GroupId) {
+        if let Some(leased) = self.leased {
+            return leased.remove(id);
+        }
         let path = self.path(id);
         let removed = self.disk.remove_file(&path).and_then(|()| match path.parent() {
             Some(dir) => self.disk.sync_dir(dir),
@@ -161,6 +181,9 @@ impl StateStore for GroupFile<'_> {
             self.files.counters.states_without_series.add(1);
         }
         let state = StoredGroup { rounds: self.rounds.clone(), ..state };
+        if let Some(leased) = self.files.leased {
+            return leased.save(self.id, state, self.permit);
+        }
         self.files.save(self.id, &state).map_err(|error| {
             self.files.counters.state_write_failures.add(1);
             format!("storing the state of the rule group: {error}")

@@ -69,7 +69,7 @@ fn roles_that_cannot_be_end_with_2_and_name_the_setting() {
     );
     check_refused(
         &["--role", "query,store", "--bucket", "file:///bucket"],
-        "role: expected query alone: this version has no other role next to it",
+        "role: expected query alone, or gateway,query",
     );
 }
 
@@ -77,7 +77,17 @@ fn roles_that_cannot_be_end_with_2_and_name_the_setting() {
 fn parts_that_write_to_a_store_of_their_own_are_refused() {
     check_refused(
         &with(&["--role", "gateway", "--rules.files", "a.yml"]),
-        "rules.files: expected none: rules run on a server with role all",
+        "rules.files: expected none for role gateway: rules read and write, use --role gateway,query for them",
+    );
+    check_refused(
+        &with(&["--role", "gateway,store", "--rules.files", "a.yml"]),
+        "rules.files: expected none for role gateway,store: rules read and write, use --role gateway,query for them",
+    );
+    let query = ["--role", "query", "--bucket", "file:///bucket", "--owners", "a:1"];
+    let with_rules = ["--cluster.node-token-file", "/token", "--rules.files", "a.yml"];
+    check_refused(
+        &[&query[..], &with_rules].concat(),
+        "rules.files: expected none for role query: rules read and write, use --role gateway,query for them",
     );
     check_refused(
         &with(&["--role", "owner", "--owner.partition", "0", "--influx.udp", "127.0.0.1:8089/db"]),
@@ -229,25 +239,44 @@ fn a_query_node_needs_owners_the_bucket_and_the_token() {
         (&all[..4], "owners: expected dns://NAME:PORT, file:///PATH or HOST:PORT,HOST:PORT, for role query"),
         (&all[..], "cluster.node-token-file: expected the file with the token of the owners, for role query"),
         (&all[4..], "owners: expected none without role query or gateway"),
-        (&["--role", "query,owner"], "role: expected query alone: this version has no other role next to it"),
+        (&["--role", "query,owner"], "role: expected query alone, or gateway,query"),
         (
             &["--role", "query", "--log", "dir:///topic"],
             "log: expected none for role query, which asks owners and not the log",
         ),
     ];
     refused.into_iter().for_each(|(args, want)| check_refused(args, want));
+    check_refused(
+        &["--role", "gateway,query,owner", "--bucket", "file:///bucket"],
+        "role: expected query alone, or gateway,query",
+    );
+    let both = [&["--role", "gateway,query"], &all[2..], &["--cluster.node-token-file", "/token"]].concat();
+    check_refused(
+        &both,
+        "log: expected the address of a log, kafka://HOST:PORT,HOST:PORT/TOPIC or dir:///PATH, for role gateway,query",
+    );
+    check_refused(
+        &[&both[..], &["--log", "dir:///topic", "--read-only"]].concat(),
+        "read-only: expected false for the roles gateway, owner and store",
+    );
     let gateway =
         ["--role", "gateway", "--log", "dir:///topic", "--bucket", "file:///bucket", "--owners", "a:1"];
     check_refused(
         &gateway,
         "cluster.node-token-file: expected the file with the token of the owners, for owners",
     );
-    let disk = MemDisk::new();
-    let args = all.iter().chain(&["--cluster.node-token-file", "/token"]).copied();
-    let flags = add_flags(Command::new("serve")).try_get_matches_from(std::iter::once("serve").chain(args));
-    let flags = flags.expect("flags");
-    let sources = Sources { flags: &flags, environment: &std::collections::BTreeMap::new(), disk: &disk };
-    let settings = sources.resolve().expect("settings");
-    assert!(settings.server.bucket.is_some_and(|bucket| bucket.is_read_only), "it has no data directory");
-    assert_eq!(settings.server.nodes.owners, Some("a:1,b:2".parse().expect("owners")));
+    let resolve = |args: Vec<&str>| {
+        let disk = MemDisk::new();
+        let args = std::iter::once("serve").chain(args);
+        let flags = add_flags(Command::new("serve")).try_get_matches_from(args).expect("flags");
+        let sources = Sources { flags: &flags, environment: &std::collections::BTreeMap::new(), disk: &disk };
+        sources.resolve().expect("settings").server
+    };
+    let server = resolve([&all[..], &["--cluster.node-token-file", "/token"]].concat());
+    assert!(server.bucket.is_some_and(|bucket| bucket.is_read_only), "it has no data directory");
+    assert_eq!(server.nodes.owners, Some("a:1,b:2".parse().expect("owners")));
+    let of_rules = ["--log", "dir:///topic", "--rules.files", "a.yml", "--rules.lease-duration", "10s"];
+    let server = resolve([&both[..], &of_rules].concat());
+    assert!(server.bucket.is_some_and(|bucket| !bucket.is_read_only), "a gateway writes to it");
+    assert_eq!(server.service.rules.lease_duration, Duration::from_secs(10));
 }

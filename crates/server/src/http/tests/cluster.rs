@@ -1,6 +1,6 @@
 //! Gateways and owners of a log in a directory: answers, readiness, samples that come back.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -8,12 +8,14 @@ use axum::http::Method;
 use chronolith_base::{ManualClock, thread};
 use chronolith_cluster::options::{LogAddress, LogOptions, NewTopic, PartitionChoice};
 use chronolith_cluster::{ReplicatedLog, open_log};
+use chronolith_model::RuleLimits;
+use chronolith_service::evaluation::rules::files::load_rule_files;
 
 use super::*;
 use crate::serve::bucket_maintenance::{self, set_cluster_options};
 use crate::serve::owner::OwnedPartition;
 use crate::serve::stop::Stop;
-use crate::serve::{gateway, open_query_node};
+use crate::serve::{gateway, open_query_node, rule_lease};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
 
@@ -44,8 +46,13 @@ impl Process {
         let mut log_options = LogOptions::new(LogAddress::Dir("/log".into()));
         log_options.new_topic = Some(NewTopic { partition_count, replication_factor: 1 });
         let (env, clock, _) = Env::fake(NOW_MS, 1);
+        let token = write_token(&env);
         let server = Fixture::with_env(env, |options| {
             options.web.admin_api = true;
+            if roles.contains("query") {
+                options.nodes.token_file = Some(token);
+                options.nodes.owners = Some("127.0.0.1:1".parse().expect("a list"));
+            }
             let cluster = &mut options.service.cluster;
             cluster.roles = roles.parse().expect("roles");
             cluster.log = Some(log_options.clone());
@@ -55,12 +62,22 @@ impl Process {
         let service = &server.web.service;
         let mut bucket = BucketOptions::new("memory://");
         set_cluster_options(&mut bucket, &service.options.cluster);
+        server.web.read_node_token().expect("a token");
         let sources = BucketSources::open(&bucket, &service.env, RUNTIME.handle()).expect("valid");
-        service.set_bucket(Arc::new(sources));
+        let node = open_query_node(&server.web, &sources, RUNTIME.handle()).expect("valid");
+        let sources = match node {
+            Some(node) => Arc::new(sources.with_recent(Arc::new(node.sources()))),
+            None => Arc::new(sources),
+        };
+        service.set_bucket(sources.clone());
+        if roles.contains("query") {
+            service.lifecycle.set_sources(sources);
+        }
         let log = open_log(&service.env, RUNTIME.handle(), &log_options).expect("a directory");
         if roles.contains("gateway") {
             let bucket = service.bucket.get().expect("set").bucket();
             gateway::open(&server.web, log.clone(), bucket, RUNTIME.handle().clone());
+            rule_lease::open(&server.web, bucket, RUNTIME.handle().clone());
         }
         Process { server, clock, log, stop: Arc::default(), owner: None }
     }
@@ -124,6 +141,29 @@ impl Process {
     }
 }
 
+/// Writes the token of the nodes; returns its path.
+fn write_token(env: &Env) -> PathBuf {
+    let token = Path::new("/secrets/node");
+    env.disk.create_dir_all(Path::new("/secrets")).expect("a directory");
+    let file = env.disk.create(token).and_then(|file| file.write_at(b"token-of-the-nodes-1", 0));
+    file.expect("written");
+    token.to_owned()
+}
+
+/// A process that evaluates rules, whose only owner does not answer.
+pub(crate) async fn rule_process() -> Process {
+    let process = Process::with("gateway,query", 1, |options| {
+        options.service.rules.files = vec!["/etc/rules/*.yml".into()];
+    });
+    let service = &process.server.web.service;
+    service.env.disk.create_dir_all(Path::new("/etc/rules")).expect("a directory");
+    let rules: &[u8] = b"groups: [{name: g, rules: [{record: r, expr: sum(x)}, {alert: A, expr: x > 1}]}]";
+    service.env.disk.write_atomic(Path::new("/etc/rules/a.yml"), rules).expect("written");
+    load_rule_files(service, &RuleLimits::default()).expect("valid");
+    process.round().await;
+    process
+}
+
 /// A query node whose only owner does not answer.
 pub(crate) async fn query_node() -> Fixture {
     query_node_with(|_| {}).await
@@ -131,12 +171,9 @@ pub(crate) async fn query_node() -> Fixture {
 
 async fn query_node_with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     let (env, _, _) = Env::fake(NOW_MS, 1);
-    let token = Path::new("/secrets/node");
-    env.disk.create_dir_all(Path::new("/secrets")).expect("a directory");
-    let file = env.disk.create(token).and_then(|file| file.write_at(b"token-of-the-nodes-1", 0));
-    file.expect("written");
+    let token = write_token(&env);
     let server = Fixture::with_env(env, |options| {
-        options.nodes.token_file = Some(token.to_owned());
+        options.nodes.token_file = Some(token);
         options.nodes.owners = Some("127.0.0.1:1".parse().expect("a list"));
         change(options);
     });
@@ -212,6 +249,60 @@ async fn a_gateway_refuses_queries_changes_and_databases_that_the_bucket_does_no
     let answer = process.server.send(line).await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text);
     assert!(answer.text.contains("database not found"), "{}", answer.text);
+}
+
+/// Covers a regression: a gateway that connects to its log answered 405, and senders dropped what they had.
+#[tokio::test]
+async fn a_gateway_without_its_log_yet_lets_senders_repeat() {
+    for roles in ["gateway", "gateway,query"] {
+        let server = Fixture::with(|options| options.service.cluster.roles = roles.parse().expect("roles"));
+        let answer = server.write(&[(&[("__name__", "up")], &[(NOW_MS, 1.0)])]).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.text);
+        assert!(answer.text.contains("the replicated log is being opened"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_with_the_role_query_takes_writes_and_asks_owners() {
+    let process = Process::started("gateway,query").await;
+    let answer = process.server.write(&[(&[("__name__", "up")], &[(NOW_MS, 1.0)])]).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{}", answer.text);
+    // Partitions of the map have no owner yet.
+    let answer = process.server.get("/api/v1/query?query=up").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.text);
+    let rule = Request::post("/config/v1/rules/a").body(Body::from("name: g")).expect("a request");
+    let answer = process.server.send(rule).await;
+    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{}", answer.text);
+    assert!(answer.text.contains("(--role gateway,query)"), "{}", answer.text);
+    let metrics = process.server.get("/metrics").await.text;
+    for line in ["chronolith_read_only 0\n", "chronolith_gateway_partitions 1\n", "chronolith_owners{"] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    assert!(!metrics.contains("chronolith_rule_lease_held"), "it has no rule files");
+    let status = process.server.get("/api/v1/status/cluster").await.json()["data"].clone();
+    assert_eq!((status["gateway"]["partitions"].clone(), status["query"].is_object()), (1.into(), true));
+}
+
+#[tokio::test]
+async fn rules_without_the_lease_are_shown_with_a_note() {
+    let process = rule_process().await;
+    let shown = process.server.get("/api/v1/rules").await.json();
+    let rule = &shown["data"]["groups"][0]["rules"][0];
+    assert_eq!((&rule["health"], &rule["name"]), (&"unknown".into(), &"r".into()), "{shown}");
+    let note = shown["infos"][0].as_str().unwrap_or_default();
+    assert!(note.contains("another process of the cluster evaluates these rules"), "{shown}");
+    let web = process.server.web.clone();
+    let round = tokio::task::spawn_blocking(move || rule_lease::round(&web, &mut None));
+    round.await.expect("no panic");
+    let shown = process.server.get("/api/v1/alerts").await.json();
+    assert_eq!(shown["infos"], Value::Null, "{shown}");
+    let status = process.server.get("/api/v1/status/cluster").await.json()["data"].clone();
+    let want = serde_json::json!({
+        "leaseHeld": true, "term": 1, "terms": 1, "failures": 0, "givenUpRounds": 0
+    });
+    assert_eq!(status["rules"], want);
+    let metrics = process.server.get("/metrics").await.text;
+    assert!(metrics.contains("chronolith_rule_lease_held 1\n"), "{metrics}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! One piece of work on a group: a round with its notifications, or the marks of a removed group.
 //!
 //! Invariants: the state of the group is given back however the work ends; alerts are sent after the state
-//! has been stored.
+//! has been stored, and while the permit of the round holds.
 //! Not here: which work is due (`engine`), sending (the caller).
 
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::limits::RULE_ROUND_TIME_MIN_MS;
 use crate::rules::engine::TakenWork;
 use crate::rules::group_id::GroupId;
 use crate::rules::repair::TakenRepair;
+use crate::rules::round_permit::RoundPermit;
 use crate::rules::scheduled::{RoundPlan, Work};
 use crate::rules::state_files::GroupFile;
 use crate::service::Service;
@@ -35,7 +36,7 @@ pub struct DueRound(pub(super) DueWork);
 /// Work of either kind.
 pub(super) enum DueWork {
     /// A round, or the marks of a removed group.
-    Group(TakenWork),
+    Group(TakenWork, RoundPermit),
     /// Rounds of a tenant that are evaluated again.
     Repair(TakenRepair),
 }
@@ -55,6 +56,8 @@ enum Ending {
     Round(Box<(ActiveGroup, GroupStatus)>),
     /// The series of the removed group are marked as stale.
     Removed,
+    /// The permit was over: another process goes on with the group.
+    GivenUp,
 }
 
 impl<'a> GiveBack<'a> {
@@ -72,6 +75,7 @@ impl Drop for GiveBack<'_> {
             Ending::Broken => engine.finish(id, None, now_ns),
             Ending::Round(ended) => engine.finish(id, Some(*ended), now_ns),
             Ending::Removed => engine.finish_removed(id, state_files(service), now_ns),
+            Ending::GivenUp => engine.give_up(id, now_ns),
         }
     }
 }
@@ -87,20 +91,20 @@ struct EndedRound {
 impl DueRound {
     /// Runs the work on this thread; `send` gets alerts that are due.
     pub fn run(self, service: &Service, settings: &RoundSettings, send: &dyn Fn(&[Arc<Alert>])) {
-        let taken = match self.0 {
-            DueWork::Group(taken) => taken,
+        let (taken, permit) = match self.0 {
+            DueWork::Group(taken, permit) => (taken, permit),
             DueWork::Repair(taken) => return run_repair(service, &taken),
         };
         match taken.work {
-            Work::Round(plan) => run_round(taken, plan, service, settings, send),
-            Work::MarkStale { removed_ns } => mark_stale(taken, removed_ns, service),
+            Work::Round(plan) => run_round(taken, plan, &permit, service, settings, send),
+            Work::MarkStale { removed_ns } => mark_stale(taken, removed_ns, &permit, service),
         }
     }
 
     /// Gives the work up, as there is no thread for it. The group goes on with its next round.
     pub fn give_up(self, service: &Service) {
         match &self.0 {
-            DueWork::Group(taken) => drop(GiveBack::new(service, &taken.id)),
+            DueWork::Group(taken, _) => drop(GiveBack::new(service, &taken.id)),
             DueWork::Repair(taken) => drop(RepairEnding::new(service, taken)),
         }
     }
@@ -109,6 +113,7 @@ impl DueRound {
 fn run_round(
     taken: TakenWork,
     plan: RoundPlan,
+    permit: &RoundPermit,
     service: &Service,
     settings: &RoundSettings,
     send: &dyn Fn(&[Arc<Alert>]),
@@ -117,7 +122,13 @@ fn run_round(
     let mut give_back = GiveBack::new(service, &id);
     let Some(before) = service.rules.engine.status_of(&id) else { return };
     let running = RunningRound::begin(service, &id, &active, plan.time_ns);
-    let Some(mut ended) = evaluate(service, &id, &mut active, plan, settings) else { return };
+    let Some(mut ended) = evaluate(service, &id, &mut active, plan, permit, settings) else { return };
+    // Alerts of a process that was paused may be old ones by now.
+    if permit.check().is_err() {
+        permit.note_given_up();
+        give_back.ending = Ending::GivenUp;
+        return;
+    }
     if let Some(running) = running {
         running.end(&ended.report);
     }
@@ -137,7 +148,7 @@ fn run_round(
 }
 
 /// Marks the series of a removed group as stale at the time of its removal, as Prometheus does.
-fn mark_stale(taken: TakenWork, removed_ns: i64, service: &Service) {
+fn mark_stale(taken: TakenWork, removed_ns: i64, permit: &RoundPermit, service: &Service) {
     let TakenWork { id, active, .. } = taken;
     let mut give_back = GiveBack::new(service, &id);
     let time_ms = active.sample_time_ms(removed_ns);
@@ -145,12 +156,12 @@ fn mark_stale(taken: TakenWork, removed_ns: i64, service: &Service) {
     let marker = |labels: Labels| RuleSample { labels, time_ms, value: SampleValue::Stale };
     let markers: Vec<RuleSample> = active.into_series().into_iter().map(marker).collect();
     if !markers.is_empty()
-        && let Err(error) = (RuleWriter { service, identity: &identity }).record(&markers)
+        && let Err(error) = (RuleWriter { service, identity: &identity, permit }).record(&markers)
     {
         let GroupKey { file, name } = &id.key;
         tracing::warn!(file, group = name, error, "series of a removed rule group not marked as stale");
     }
-    give_back.ending = Ending::Removed;
+    give_back.ending = if permit.check().is_ok() { Ending::Removed } else { Ending::GivenUp };
 }
 
 /// Evaluates a round; `None` if it was interrupted.
@@ -159,11 +170,12 @@ fn evaluate(
     id: &GroupId,
     active: &mut ActiveGroup,
     plan: RoundPlan,
+    permit: &RoundPermit,
     settings: &RoundSettings,
 ) -> Option<EndedRound> {
     let engine = &service.rules.engine;
     let clock = &service.env.clock;
-    let identity = Identity::internal(&id.tenant);
+    let identity = permit.identity(&id.tenant);
     let started_ns = clock.now_ms().saturating_mul(NS_PER_MS);
     let start_mono_ns = clock.mono_ns();
     let time_max_ms = active.group().interval_ms.max(RULE_ROUND_TIME_MIN_MS);
@@ -177,9 +189,9 @@ fn evaluate(
         timings: Vec::new(),
         values_memory: Vec::new(),
     };
-    let mut record = RuleWriter { service, identity: &identity };
-    let mut state =
-        GroupFile { files: state_files(service), id, rounds: service.rules.repairs.stored_rounds(id) };
+    let mut record = RuleWriter { service, identity: &identity, permit };
+    let rounds = service.rules.repairs.stored_rounds(id);
+    let mut state = GroupFile { files: state_files(service), id, rounds, permit };
     let mut ctx = RoundContext {
         evaluate: &mut evaluation,
         record: &mut record,

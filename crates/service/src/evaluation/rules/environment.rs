@@ -11,6 +11,7 @@ pub(super) fn state_files(service: &Service) -> StateFiles<'_> {
         disk: &*service.env.disk,
         data_dir: &service.options.tsdb.data_dir,
         counters: &service.rules.engine.counters,
+        leased: service.rules.leased_states.as_ref(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Samples of rules as writes: one write per batch, durable before the round goes on.
 //!
-//! Invariant: each sample that the store refuses is found, also where it refuses some samples of a write.
+//! Invariants: each sample that the store refuses is found, also where it refuses some samples of a write;
+//! nothing is written after the permit of the round is over.
 //! Not here: which samples a rule writes (`chronolith_rules::round`).
 
 use std::sync::Arc;
@@ -11,20 +12,24 @@ use chronolith_rules::round::{Record, RejectedSample, RuleSample, SampleValue};
 use chronolith_tsdb::Writer;
 
 use crate::access::Identity;
+use crate::rules::round_permit::RoundPermit;
 use crate::service::Service;
 use crate::write::destination::Destination;
 use crate::write::{TargetStore, WriteTarget};
+
+/// Id under which an owner of a cluster lists samples of rules that it refuses.
+const REQUEST_ID: &str = "rules";
 
 /// Writes of the rules of one tenant.
 pub(super) struct RuleWriter<'a> {
     pub(super) service: &'a Service,
     pub(super) identity: &'a Identity,
+    pub(super) permit: &'a RoundPermit,
 }
 
 impl Record for RuleWriter<'_> {
     fn record(&mut self, samples: &[RuleSample]) -> Result<Vec<RejectedSample>, String> {
-        let store = self.service.lifecycle.store().map_err(|refusal| refusal.to_string())?;
-        let store = &Destination::Store(store.clone());
+        let store = &self.service.lifecycle.destination().map_err(|refusal| refusal.to_string())?;
         let mut invalid = Vec::new();
         let mut valid = Vec::with_capacity(samples.len());
         for (idx, sample) in samples.iter().enumerate() {
@@ -60,7 +65,8 @@ impl RuleWriter<'_> {
 
     /// Stores samples durably and counts them.
     fn write(&self, store: &Destination, samples: &[(usize, &RuleSample)]) -> Result<WriteOutcome, String> {
-        let mut writing = self.service.writes.begin(store, self.target());
+        self.permit.check().map_err(|over| over.to_string())?;
+        let mut writing = self.service.writes.begin(store, self.target()).of_request(&REQUEST_ID);
         writing.apply_batch(&mut batch_of(samples)).map_err(|failure| failure.to_string())?;
         let waited = writing.wait(|_| {}).map_err(|failure| failure.to_string());
         waited.map(|acknowledged| acknowledged.outcome)
@@ -85,7 +91,8 @@ impl RuleWriter<'_> {
         let mut all = Vec::new();
         let halves = samples.split_at(samples.len() / 2);
         for half in [halves.0, halves.1] {
-            let mut writing = self.service.writes.begin(store, self.target());
+            self.permit.check().map_err(|over| over.to_string())?;
+            let mut writing = self.service.writes.begin(store, self.target()).of_request(&REQUEST_ID);
             writing.apply_batch(&mut batch_of(half)).map_err(|failure| failure.to_string())?;
             let Some(applied) = writing.into_applied() else { continue };
             let waited = self.service.writes.wait_uncounted(store, applied);

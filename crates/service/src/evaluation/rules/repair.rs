@@ -40,7 +40,7 @@ impl<'a> RunningRound<'a> {
         active: &ActiveGroup,
         time_ns: i64,
     ) -> Option<RunningRound<'a>> {
-        if service.options.rules.repair_window_ms == 0 {
+        if !is_on(service) {
             return None;
         }
         let group = active.shared_group();
@@ -64,6 +64,11 @@ impl Drop for RunningRound<'_> {
         // Without effect after the end.
         self.service.rules.repairs.end_round(self.id, None);
     }
+}
+
+/// Returns true if rounds are repaired: a process of a cluster does not know which samples came in.
+fn is_on(service: &Service) -> bool {
+    service.options.rules.repair_window_ms > 0 && service.lifecycle.roles.roles().is_all()
 }
 
 /// Samples that decide the rounds of each rule.
@@ -106,7 +111,7 @@ fn note_changes(service: &Service, tenant: &TenantId) {
 
 /// Takes the repair that is due. The caller runs it on a thread of its own.
 pub(super) fn take_repair(service: &Service) -> Option<TakenRepair> {
-    if service.options.rules.repair_window_ms == 0 {
+    if !is_on(service) {
         return None;
     }
     let repairs = &service.rules.repairs;

@@ -10,6 +10,7 @@ use chronolith_rules::round::RuleSample;
 
 use crate::access::Identity;
 use crate::evaluation::rules::recording::{RuleWriter, push_sample};
+use crate::rules::round_permit::RoundPermit;
 use crate::service::Service;
 use crate::write::destination::Destination;
 
@@ -32,7 +33,8 @@ pub(super) fn write(service: &Service, tenant: &TenantId, written: &Correction) 
     let identity = Identity::internal(tenant);
     let added: Vec<&RuleSample> = written.added.iter().collect();
     if !added.is_empty() {
-        RuleWriter { service, identity: &identity }.add(&Destination::Store(store.clone()), &added)?;
+        let writer = RuleWriter { service, identity: &identity, permit: &RoundPermit::Unlimited };
+        writer.add(&Destination::Store(store.clone()), &added)?;
     }
     Ok((written.replaced.len() + written.added.len() + written.removed.len()) as u64)
 }

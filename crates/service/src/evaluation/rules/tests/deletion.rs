@@ -48,7 +48,7 @@ fn is_done(server: &Environment) -> bool {
 
 fn tenant_of_round(due: &DueRound) -> Option<String> {
     match &due.0 {
-        DueWork::Group(taken) => Some(taken.id.tenant.to_string()),
+        DueWork::Group(taken, _) => Some(taken.id.tenant.to_string()),
         DueWork::Repair(_) => None,
     }
 }

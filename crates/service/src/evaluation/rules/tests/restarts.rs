@@ -14,6 +14,7 @@ use super::environment::{Environment, Points, START_MS, started};
 use crate::evaluation::rules::environment::state_files;
 use crate::evaluation::rules::{restore, take_due, wait};
 use crate::rules::group_id::GroupId;
+use crate::rules::round_permit::RoundPermit;
 use crate::rules::state_files::GroupFile;
 
 const RULES: &str = "groups:
@@ -213,7 +214,12 @@ fn a_state_without_series_is_counted() {
     let key = GroupKey { file: "a.yml".to_owned(), name: "g".to_owned() };
     let id = GroupId { tenant: TenantId::anonymous(), origin: Origin::Files, key };
     let files = || state_files(&server.service);
-    let file = || GroupFile { files: files(), id: &id, rounds: StoredRounds::default() };
+    let file = || GroupFile {
+        files: files(),
+        id: &id,
+        rounds: StoredRounds::default(),
+        permit: &RoundPermit::Unlimited,
+    };
     let mut state = StoredGroup {
         file: "a.yml".to_owned(),
         name: "g".to_owned(),
