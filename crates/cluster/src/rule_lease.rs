@@ -1,8 +1,9 @@
 //! Lease of the rules of a cluster, and the states of rule groups that one holder leaves to the next.
 //!
-//! Invariants: a term is the time for which one process has the lease without a gap. A term begins once the
-//! states of the terms before have been read, and is over as soon as either clock of the process says so. Each
-//! term has an object of states of its own, so a process that wakes after its term changes none of a later one.
+//! Invariants: a term is the time for which one process has the lease without a gap. A term begins once
+//! the states of the terms before have been read, and is over as soon as either clock of the process says
+//! so. Each term has an object of states of its own, so a process that wakes after its term changes none of
+//! a later one.
 //! Not here: rounds and states in memory (`service`), epochs (`bucket::lease`), bytes (`format::rules`).
 
 use std::sync::Arc;
