@@ -166,7 +166,11 @@ impl Gateway {
         *self.log_fault.lock() = found.as_ref().err().map(ToString::to_string);
         let read = self.maps.refresh(found.as_ref().ok().copied());
         let count = found.map_err(RefreshError::Log)?;
-        read?;
+        match read {
+            // The map in use is one for the partitions that the log has.
+            Err(RefreshError::AheadOfLog) => tracing::info!("waiting for partitions of the newest map"),
+            read => read?,
+        }
         let last = self.maps.current().and_then(|snapshot| snapshot.map.accepting().last().copied());
         if let Some(last) = last.filter(|last| *last >= count) {
             let text = format!("the partition map has partition {last}, and the log has {count} partitions");

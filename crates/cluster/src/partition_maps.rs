@@ -33,6 +33,9 @@ pub enum RefreshError {
     /// The bucket.
     #[error("reading the partition map: {0}")]
     Bucket(#[from] BucketError),
+    /// The map has partitions that the log does not have, as far as this process knows.
+    #[error("the newest partition map has partitions that the log does not have yet")]
+    AheadOfLog,
     /// The map cannot have the partitions of the log.
     #[error("the partition map: {0}")]
     Map(#[from] PartitionMapError),
@@ -106,12 +109,15 @@ impl PartitionMaps {
     }
 
     /// Reads the newest map; creates one with the first `partition_count` partitions if there is none. With
-    /// `None` no map is created. Blocks the thread.
+    /// `None` no map is created. A map with partitions from `partition_count` on replaces none: clients of
+    /// Kafka know new partitions of a topic some seconds late, and appends to them fail until then. Blocks
+    /// the thread.
     ///
     /// # Errors
     /// [`RefreshError`]: the map before it stays in use.
     pub fn refresh(&self, partition_count: Option<u32>) -> Result<(), RefreshError> {
         let read = self.handle.block_on(self.read(partition_count));
+        let read = read.and_then(|latest| self.check_ahead(latest, partition_count));
         *self.fault.lock() = read.as_ref().err().map(ToString::to_string);
         match read {
             Ok(Some(latest)) => {
@@ -130,6 +136,20 @@ impl PartitionMaps {
                 Err(error)
             }
         }
+    }
+
+    /// Refuses a map with partitions from `partition_count` on while another one is in use.
+    fn check_ahead(
+        &self,
+        latest: Option<Latest<PartitionsSnapshot>>,
+        partition_count: Option<u32>,
+    ) -> Result<Option<Latest<PartitionsSnapshot>>, RefreshError> {
+        let last = latest.as_ref().and_then(|latest| latest.snapshot.map.accepting().last().copied());
+        let is_ahead = last.zip(partition_count).is_some_and(|(last, count)| last >= count);
+        if is_ahead && self.current().is_some() {
+            return Err(RefreshError::AheadOfLog);
+        }
+        Ok(latest)
     }
 
     /// Notes the partitions that leave the map with `next`, and runs `on_removal` if there are some.

@@ -432,6 +432,21 @@ fn the_first_gateway_creates_the_map_and_partitions_of_the_log_that_are_added_la
     }
 }
 
+/// Writes to the new partitions were refused with 503 until the client had asked for the topic again, 5 s.
+#[test]
+fn a_map_waits_until_the_gateway_knows_its_partitions_of_the_log() {
+    let cluster = Cluster::new(2);
+    let gateway = cluster.gateway();
+    change_map(&cluster.bucket, &cluster.env, RUNTIME.handle(), PartitionChange::Add(&[2])).expect("added");
+    gateway.refresh().expect("the map before it");
+    let stats = gateway.stats();
+    assert_eq!((stats.map_number, stats.partition_count, stats.map_failures), (1, 2, 1));
+    assert_eq!(gateway.unready_reason(), None);
+    cluster.topic.add_partitions(1);
+    gateway.refresh().expect("the newest map");
+    assert_eq!((gateway.stats().map_number, gateway.stats().partition_count), (2, 3));
+}
+
 #[test]
 fn a_map_with_partitions_that_the_log_lacks_is_not_ready() {
     let cluster = Cluster::new(4);
