@@ -33,7 +33,7 @@ pub enum RefreshError {
     /// The bucket.
     #[error("reading the partition map: {0}")]
     Bucket(#[from] BucketError),
-    /// The map has partitions that the log does not have, as far as this process knows.
+    /// The map has partitions that this process does not know in the log.
     #[error("the newest partition map has partitions that the log does not have yet")]
     AheadOfLog,
     /// The map cannot have the partitions of the log.
