@@ -167,8 +167,8 @@ impl Gateway {
         let read = self.maps.refresh(found.as_ref().ok().copied());
         let count = found.map_err(RefreshError::Log)?;
         match read {
-            // The map in use is one for the partitions that the log has.
-            Err(RefreshError::AheadOfLog) => tracing::info!("waiting for partitions of the newest map"),
+            // The map in use stays right for writes.
+            Err(RefreshError::AheadOfLog) => {}
             read => read?,
         }
         let last = self.maps.current().and_then(|snapshot| snapshot.map.accepting().last().copied());

@@ -21,6 +21,9 @@ use tokio::runtime::Handle;
 
 use crate::folder::cluster_folder;
 
+/// Time from which on a gateway uses a map with added partitions. By then all query nodes have read it, which
+/// they do every 5 s: without an owner that they ask, answers would lack the samples of these partitions.
+const ADDED_WAIT: Duration = Duration::from_secs(15);
 /// Longest time of one read, or of the creation of the map.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -33,6 +36,9 @@ pub enum RefreshError {
     /// The bucket.
     #[error("reading the partition map: {0}")]
     Bucket(#[from] BucketError),
+    /// Partitions were added so recently that query nodes may not know them.
+    #[error("the newest partition map has partitions that were added less than {} s ago", ADDED_WAIT.as_secs())]
+    JustAdded,
     /// The map has partitions that this process does not know in the log.
     #[error("the newest partition map has partitions that the log does not have yet")]
     AheadOfLog,
@@ -59,6 +65,8 @@ pub struct PartitionMaps {
     on_removal: Option<Box<dyn Fn() + Send + Sync>>,
     /// Partitions that have left the map since the start, and are not in it.
     removed: Mutex<BTreeSet<u32>>,
+    /// Number of a map with added partitions, and when it was read first, by the monotonic clock.
+    added: Mutex<Option<(u64, u64)>>,
     /// Error of the last read.
     fault: Mutex<Option<String>>,
     failures: AtomicU64,
@@ -75,6 +83,7 @@ impl PartitionMaps {
             latest: RwLock::default(),
             on_removal: None,
             removed: Mutex::default(),
+            added: Mutex::default(),
             fault: Mutex::default(),
             failures: AtomicU64::new(0),
         }
@@ -109,15 +118,15 @@ impl PartitionMaps {
     }
 
     /// Reads the newest map; creates one with the first `partition_count` partitions if there is none. With
-    /// `None` no map is created. A map with partitions from `partition_count` on replaces none: clients of
-    /// Kafka know new partitions of a topic some seconds late, and appends to them fail until then. Blocks
-    /// the thread.
+    /// `None` no map is created, and the newest map is used at once. With a count, one with added partitions
+    /// waits for [`ADDED_WAIT`], and until the log has them: clients of Kafka know new partitions of a topic
+    /// some seconds late, and appends to them fail until then. Blocks the thread.
     ///
     /// # Errors
     /// [`RefreshError`]: the map before it stays in use.
     pub fn refresh(&self, partition_count: Option<u32>) -> Result<(), RefreshError> {
         let read = self.handle.block_on(self.read(partition_count));
-        let read = read.and_then(|latest| self.check_ahead(latest, partition_count));
+        let read = read.and_then(|latest| self.check_writable(latest, partition_count));
         *self.fault.lock() = read.as_ref().err().map(ToString::to_string);
         match read {
             Ok(Some(latest)) => {
@@ -138,18 +147,49 @@ impl PartitionMaps {
         }
     }
 
-    /// Refuses a map with partitions from `partition_count` on while another one is in use.
-    fn check_ahead(
+    /// Refuses a map for writes that have to wait for its partitions.
+    fn check_writable(
         &self,
         latest: Option<Latest<PartitionsSnapshot>>,
         partition_count: Option<u32>,
     ) -> Result<Option<Latest<PartitionsSnapshot>>, RefreshError> {
-        let last = latest.as_ref().and_then(|latest| latest.snapshot.map.accepting().last().copied());
-        let is_ahead = last.zip(partition_count).is_some_and(|(last, count)| last >= count);
-        if is_ahead && self.current().is_some() {
+        let Some((found, count)) = latest.as_ref().zip(partition_count) else { return Ok(latest) };
+        let current = self.current();
+        let last = found.snapshot.map.accepting().last();
+        if current.is_some() && last.is_some_and(|last| *last >= count) {
             return Err(RefreshError::AheadOfLog);
         }
+        if self.has_added(current.as_deref(), &found.snapshot) {
+            let now_ns = self.clock.mono_ns();
+            let number = found.snapshot.stamp.number;
+            let mut added = self.added.lock();
+            let known = added.filter(|(known, _)| *known == number);
+            let (_, since_ns) = *added.insert(known.unwrap_or((number, now_ns)));
+            if now_ns.saturating_sub(since_ns) < ADDED_WAIT.as_nanos() as u64 {
+                // A wait is no failure while there is a map.
+                return if current.is_some() { Ok(None) } else { Err(RefreshError::JustAdded) };
+            }
+        }
         Ok(latest)
+    }
+
+    /// Returns true if `next` has partitions that the map in use does not have; at a start, if it was made
+    /// less than [`ADDED_WAIT`] ago with others than the map before it.
+    fn has_added(&self, current: Option<&PartitionsSnapshot>, next: &PartitionsSnapshot) -> bool {
+        let epochs = next.map.epochs();
+        let before = match (current, epochs) {
+            (Some(current), _) => current.map.accepting(),
+            (None, [.., before, last]) => {
+                let age_ms = self.clock.now_ms().saturating_sub(last.since_ms);
+                if age_ms >= ADDED_WAIT.as_millis() as i64 {
+                    return false;
+                }
+                &before.accepting
+            }
+            // Nothing was written before the first map.
+            (None, _) => return false,
+        };
+        next.map.accepting().iter().any(|number| !before.contains(number))
     }
 
     /// Notes the partitions that leave the map with `next`, and runs `on_removal` if there are some.

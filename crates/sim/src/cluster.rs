@@ -524,10 +524,10 @@ impl ClusterEnv {
         self.is_faulty = false;
         self.machines.iter_mut().for_each(|machine| machine.set_plan(FaultPlan::default()));
         self.machines.iter_mut().for_each(Machine::disarm);
-        self.gateways.refresh(None);
         self.site.topic.finish_arrivals();
         for round in 0..SETTLING_ROUNDS {
             self.site.clock.advance(SETTLING_ROUND);
+            self.gateways.refresh(None);
             self.gateways.tick();
             self.site.topic.finish_arrivals();
             (0..self.machines.len()).try_for_each(|idx| self.catch_up(idx))?;

@@ -443,8 +443,32 @@ fn a_map_waits_until_the_gateway_knows_its_partitions_of_the_log() {
     assert_eq!((stats.map_number, stats.partition_count, stats.map_failures), (1, 2, 1));
     assert_eq!(gateway.unready_reason(), None);
     cluster.topic.add_partitions(1);
+    gateway.refresh().expect("the map before it");
+    cluster.clock.advance(Duration::from_secs(15));
     gateway.refresh().expect("the newest map");
     assert_eq!((gateway.stats().map_number, gateway.stats().partition_count), (2, 3));
+}
+
+/// A `strong` answer lacked acknowledged samples: a gateway wrote to an added partition before a query node
+/// had read the map and asked its owner.
+#[test]
+fn added_partitions_take_writes_once_query_nodes_know_them() {
+    let cluster = Cluster::new(3);
+    change_map(&cluster.bucket, &cluster.env, RUNTIME.handle(), PartitionChange::Add(&[0, 1]))
+        .expect("a map");
+    let running = cluster.gateway();
+    cluster.clock.advance(Duration::from_secs(60));
+    change_map(&cluster.bucket, &cluster.env, RUNTIME.handle(), PartitionChange::Add(&[2])).expect("added");
+    running.refresh().expect("the map before it");
+    let started = cluster.unready_gateway();
+    let why = started.refresh().expect_err("no map before it").to_string();
+    assert!(why.ends_with("partitions that were added less than 15 s ago"), "{why}");
+    assert_eq!((running.stats().partition_count, started.stats().partition_count), (2, 0));
+    cluster.clock.advance(Duration::from_secs(15));
+    for gateway in [&running, &started] {
+        gateway.refresh().expect("the newest map");
+        assert_eq!(gateway.stats().partition_count, 3);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use chronolith_cluster::gateway::{
     Gateway, GatewayError, GatewayFault, GatewayParts, GatewayWrite, PendingRecords, RecordStore,
 };
 use chronolith_cluster::options::GatewayOptions;
+use chronolith_cluster::partition_maps::RefreshError;
 use chronolith_tsdb::LimitsTable;
 
 use super::ledger::{Ledger, Request, Run};
@@ -165,7 +166,11 @@ fn start_node(site: &Site, seed: u64, skew_ms: i64) -> Result<Node, String> {
     };
     let options = GatewayOptions { tenant_partitions_min: TENANT_PARTITIONS, ..GatewayOptions::default() };
     let gateway = Gateway::new(&env, parts, options);
-    gateway.refresh().map_err(|error| format!("a gateway does not start: {error}"))?;
+    match gateway.refresh() {
+        // Ready with a later refresh; senders repeat until then.
+        Ok(()) | Err(RefreshError::JustAdded) => {}
+        Err(error) => return Err(format!("a gateway does not start: {error}")),
+    }
     Ok(Node { env, gateway })
 }
 
