@@ -148,22 +148,9 @@ impl Options {
 
     fn measure_nodes(&self, brokers: &Brokers, data: &std::path::Path, round: usize) -> Result<Measured> {
         let topic = format!("bench-{}-{round}", std::process::id());
-        let setup = NodeSetup {
-            log: format!("kafka://{}/{topic}", brokers.addresses()?),
-            partition_count: self.partitions,
-            tenant_partitions: self.partitions,
-            compression: self.compression.clone(),
-            replication_factor: 1,
-            series_count: self.series,
-            owners_per_partition: 1,
-            gateway_count: 1,
-            query_count: 1,
-            store_count: 0,
-            owner_flags: Vec::new(),
-            store_flags: Vec::new(),
-            node_flags: Vec::new(),
-            query_polls: Vec::new(),
-        };
+        let log = format!("kafka://{}/{topic}", brokers.addresses()?);
+        let mut setup = NodeSetup::new(log, self.partitions, self.series);
+        setup.compression.clone_from(&self.compression);
         let nodes = Nodes::start(data, setup)?;
         let measured = self.measure_running(&nodes, brokers, &topic);
         measured.map_err(|error| error.context(nodes.log_tails()))

@@ -76,22 +76,18 @@ impl Benchmark for Options {
 impl Options {
     fn node_setup(&self, addresses: &str) -> NodeSetup {
         let poll = "--bucket.poll=2s".to_owned();
+        let log = format!("kafka://{addresses}/{TOPIC}");
+        // Query nodes keep their default poll, so that a list of blocks is older than a removal.
         NodeSetup {
-            log: format!("kafka://{addresses}/{TOPIC}"),
-            partition_count: FIRST_PARTITIONS,
             tenant_partitions: LAST_PARTITIONS,
             replication_factor: self.brokers.min(3),
-            compression: "lz4".to_owned(),
-            series_count: self.load.series_count(),
             owners_per_partition: self.owners,
             gateway_count: 2,
             query_count: 2,
             store_count: 1,
             owner_flags: vec![format!("--flush-delay={}s", self.cut_seconds), poll.clone()],
             store_flags: vec![poll],
-            node_flags: Vec::new(),
-            // The default, so that a list of blocks is older than a removal.
-            query_polls: Vec::new(),
+            ..NodeSetup::new(log, FIRST_PARTITIONS, self.load.series_count())
         }
     }
 }

@@ -107,24 +107,14 @@ impl Benchmark for Options {
 
 impl Options {
     fn node_setup(&self, addresses: &str) -> NodeSetup {
+        let series_count = self.floods * self.flood_series + self.tenants * self.series;
         NodeSetup {
-            log: format!("kafka://{addresses}/neighbours"),
-            partition_count: self.partitions,
             tenant_partitions: 1,
-            replication_factor: 1,
-            compression: "lz4".to_owned(),
-            series_count: self.floods * self.flood_series + self.tenants * self.series,
-            owners_per_partition: 1,
-            gateway_count: 1,
-            query_count: 1,
-            store_count: 0,
-            owner_flags: Vec::new(),
-            store_flags: Vec::new(),
             node_flags: vec![
                 "--multitenancy=true".to_owned(),
                 format!("--ingestion-rate={}", self.ingestion_rate),
             ],
-            query_polls: Vec::new(),
+            ..NodeSetup::new(format!("kafka://{addresses}/neighbours"), self.partitions, series_count)
         }
     }
 

@@ -47,6 +47,28 @@ pub(super) struct NodeSetup {
     pub(super) query_polls: Vec<Duration>,
 }
 
+impl NodeSetup {
+    /// A gateway, an owner per partition and a query node; a tenant has all partitions.
+    pub(super) fn new(log: String, partition_count: usize, series_count: usize) -> NodeSetup {
+        NodeSetup {
+            log,
+            partition_count,
+            tenant_partitions: partition_count,
+            replication_factor: 1,
+            compression: "lz4".to_owned(),
+            series_count,
+            owners_per_partition: 1,
+            gateway_count: 1,
+            query_count: 1,
+            store_count: 0,
+            owner_flags: Vec::new(),
+            store_flags: Vec::new(),
+            node_flags: Vec::new(),
+            query_polls: Vec::new(),
+        }
+    }
+}
+
 /// End of an owner before it starts again.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OwnerEnd {

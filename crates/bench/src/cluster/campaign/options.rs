@@ -73,21 +73,17 @@ impl Options {
     /// Options of the nodes over a log of these brokers.
     pub(super) fn node_setup(&self, addresses: &str) -> NodeSetup {
         let poll = format!("--bucket.poll={}s", self.cuts.poll_seconds);
+        let log = format!("kafka://{addresses}/campaign");
         NodeSetup {
-            log: format!("kafka://{addresses}/campaign"),
-            partition_count: self.size.partitions,
-            tenant_partitions: self.size.partitions,
             replication_factor: self.size.brokers.min(3),
-            compression: "lz4".to_owned(),
-            series_count: self.load.series_count(),
             owners_per_partition: self.size.owners,
             gateway_count: self.size.gateways,
             query_count: self.size.queries,
             store_count: self.size.stores,
             owner_flags: vec![format!("--flush-delay={}s", self.cuts.cut_seconds), poll.clone()],
             store_flags: vec![poll, "--store.compaction-delay=1h".to_owned()],
-            node_flags: Vec::new(),
             query_polls: (1..=self.size.queries).map(|number| self.query_poll(number)).collect(),
+            ..NodeSetup::new(log, self.size.partitions, self.load.series_count())
         }
     }
 
