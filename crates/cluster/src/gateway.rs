@@ -271,7 +271,8 @@ impl Gateway {
             arrival_ms: write.arrival_ms,
         };
         let duplicates = write.duplicates.unwrap_or(terms.limits.duplicates);
-        let records = scratch.encode(&origin, duplicates, batch, &partitions, &self.memory)?;
+        let packs = self.options.packs_records;
+        let records = scratch.encode(&origin, duplicates, batch, &partitions, packs, &self.memory)?;
         self.append_records(records, outcome)
     }
 

@@ -91,8 +91,8 @@ fn kafka_settings(
         ack_timeout: options.ack_timeout,
         linger: options.linger,
         compression: match options.compression {
-            Compression::None => Codec::None,
-            Compression::Lz4 => Codec::Lz4,
+            // Records are packed before they are appended.
+            Compression::None | Compression::Lz4 => Codec::None,
             Compression::Zstd => Codec::Zstd,
         },
         security: Security {

@@ -33,7 +33,7 @@ pub struct ClusterOptions {
     pub roles: Roles,
     /// The log; `None`: the process is a server of its own.
     pub log: Option<LogOptions>,
-    /// Division of tenants among partitions.
+    /// Division of tenants among partitions, and form of records.
     pub gateway: GatewayOptions,
     /// The partition of an owner.
     pub owner: PartitionOptions,
@@ -105,11 +105,13 @@ pub struct GatewayOptions {
     pub tenant_partitions_min: usize,
     /// Series of the `series-limit` of a tenant per partition.
     pub partition_series: u64,
+    /// Records are packed by LZ4.
+    pub packs_records: bool,
 }
 
 impl Default for GatewayOptions {
     fn default() -> GatewayOptions {
-        GatewayOptions { tenant_partitions_min: 1, partition_series: PARTITION_SERIES }
+        GatewayOptions { tenant_partitions_min: 1, partition_series: PARTITION_SERIES, packs_records: true }
     }
 }
 
@@ -167,7 +169,7 @@ pub struct LogOptions {
     pub ack_timeout: Duration,
     /// Longest wait for more records of a batch, of Kafka's protocol alone.
     pub linger: Duration,
-    /// Codec of batches, of Kafka's protocol alone.
+    /// LZ4 packs records, whatever the log; zstd is the codec of batches, of Kafka's protocol alone.
     pub compression: Compression,
     /// Encryption and login, of Kafka's protocol alone.
     pub security: LogSecurity,

@@ -25,7 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_base::{Clock, Env};
 use chronolith_bucket::Store;
-use chronolith_format::record::{Cut, Record, RecordError, decode_record};
+use chronolith_format::record::{Cut, Record, RecordDecoder, RecordError};
 use chronolith_model::WriteBatch;
 use chronolith_model::log_position::{LogPartition, Position};
 use chronolith_replicated_log::{Bounds, LogError, Record as LogRecord, ReplicatedLog};
@@ -89,6 +89,12 @@ pub struct OwnerParts {
     pub env: Env,
 }
 
+/// Decoder, and the samples of its last record.
+struct Decoding {
+    decoder: RecordDecoder,
+    batch: WriteBatch,
+}
+
 /// Owner of a partition.
 pub struct Owner {
     log: Arc<dyn ReplicatedLog>,
@@ -101,8 +107,8 @@ pub struct Owner {
     windows: OwnerWindows,
     publication: Publication,
     cut_sender: CutSender,
-    /// Memory of the samples of a record.
-    batch: Mutex<WriteBatch>,
+    /// Memory of a record.
+    decoding: Mutex<Decoding>,
 }
 
 impl Owner {
@@ -152,7 +158,10 @@ impl Owner {
             clock: env.clock.clone(),
             status: StatusState::default(),
             cut_sender: CutSender::new(log.clone(), env.clock.clone(), partition),
-            batch: Mutex::new(WriteBatch::from_labels()),
+            decoding: Mutex::new(Decoding {
+                decoder: RecordDecoder::default(),
+                batch: WriteBatch::from_labels(),
+            }),
             log,
             tsdb,
             options,
@@ -306,19 +315,20 @@ impl Owner {
     /// Applies a record; one that cannot be applied is kept in the bucket.
     fn take(&self, records: &Records<'_>, log_record: &LogRecord) -> Result<(), StepError> {
         let LogRecord { offset, timestamp_ms, value } = log_record;
-        let mut batch = self.batch.lock();
-        let record = match decode_record(value, self.options.source, &mut batch) {
+        let mut decoding = self.decoding.lock();
+        let Decoding { decoder, batch } = &mut *decoding;
+        let record = match decoder.decode(value, self.options.source, batch) {
             Ok(record) => record,
             Err(error @ (RecordError::LaterVersion { .. } | RecordError::Protocol { .. })) => {
                 return Err(OwnerError::LaterVersion { position: self.partition.at(*offset), error }.into());
             }
             Err(error) => return self.keep_aside(records, *offset, value, &error.to_string()),
         };
-        let applied = match self.prepare_and_apply(records, *offset, &record, &batch)? {
+        let applied = match self.prepare_and_apply(records, *offset, &record, batch)? {
             // Another process may have created it since databases were read.
             Err(ApplyRecordError::UnknownStore { tenant, .. }) => {
                 self.tsdb.databases().read_again(&tenant).map_err(retry)?;
-                self.prepare_and_apply(records, *offset, &record, &batch)?
+                self.prepare_and_apply(records, *offset, &record, batch)?
             }
             applied => applied,
         };

@@ -1,12 +1,12 @@
-//! Records of the replicated log: bytes per sample, nanoseconds and allocations per sample of encoder and
-//! decoder.
+//! Records of the replicated log: bytes per sample, nanoseconds and allocations per sample of encoder, packer
+//! and decoder.
 //!
 //! `cargo bench -p chronolith-format --bench record_speed`. `cargo test` runs one round over few series, and
 //! verifies bytes and allocations, which do not depend on the machine.
 
 use chronolith_base::{Clock as _, SystemClock};
 use chronolith_format::record::{
-    BatchSplit, RecordEncoder, RecordOrigin, RecordStore, SampleOrigin, decode_record,
+    BatchSplit, RecordDecoder, RecordEncoder, RecordOrigin, RecordPacker, RecordStore, SampleOrigin,
 };
 use chronolith_model::batch::{BatchSeries, LabelSource};
 use chronolith_model::{DuplicatePolicy, LabelsBuilder, Reject, SeriesKey, TenantId, WordKind, WriteBatch};
@@ -122,8 +122,11 @@ fn measure(name: &str, batch: &WriteBatch, size: &Size, bytes_max: f64) {
     let mut encoder = RecordEncoder::default();
     let mut records: Vec<Vec<u8>> = Vec::new();
     let mut decoded = new_batch();
+    let mut packer = RecordPacker::default();
+    let mut decoder = RecordDecoder::default();
+    let mut packed: Vec<Vec<u8>> = Vec::new();
     let clock = SystemClock::new();
-    let (mut encode_ns, mut decode_ns) = (u64::MAX, u64::MAX);
+    let (mut encode_ns, mut pack_ns, mut decode_ns) = (u64::MAX, u64::MAX, u64::MAX);
     let mut allocation_count = 0;
     for round in 0..size.round_count {
         let mut record_idx = 0;
@@ -140,11 +143,15 @@ fn measure(name: &str, batch: &WriteBatch, size: &Size, bytes_max: f64) {
             encoder.encode(origin, batch, part, emit).expect("fits");
         }
         encode_ns = encode_ns.min(clock.mono_ns() - start_ns);
+        let start_ns = clock.mono_ns();
+        packed.clear();
+        packed.extend(records.iter().map(|record| packer.pack(record).to_vec()));
+        pack_ns = pack_ns.min(clock.mono_ns() - start_ns);
         let region = Region::new(ALLOCATOR);
         let start_ns = clock.mono_ns();
         let mut found = 0;
-        for record in &records {
-            decode_record(record, source, &mut decoded).expect("a record");
+        for record in &packed {
+            decoder.decode(record, source, &mut decoded).expect("a record");
             found += decoded.sample_count();
         }
         decode_ns = decode_ns.min(clock.mono_ns() - start_ns);
@@ -155,16 +162,19 @@ fn measure(name: &str, batch: &WriteBatch, size: &Size, bytes_max: f64) {
     let bytes: usize = records.iter().map(Vec::len).sum();
     let raw_bytes =
         batch.series.iter().map(|series| series.raw.len()).sum::<usize>() as f64 + 16.0 * sample_count;
-    let packed: usize =
+    let packed_bytes: usize = packed.iter().map(Vec::len).sum();
+    let zstd_bytes: usize =
         records.iter().map(|record| compress_to_vec(&record[..], CompressionLevel::Fastest).len()).sum();
     let per_sample = |value: f64| value / sample_count;
     println!(
-        "{name}: {:.1} B per sample, {:.1} zstd (fastest), {:.1} with keys in full; encode {:.1} ns, decode {:.1} ns \
-         per sample; {allocation_count} allocations for {} records",
+        "{name}: {:.1} B per sample, {:.1} packed, {:.1} zstd (fastest), {:.1} with keys in full; encode {:.1} ns, \
+         pack {:.1} ns, unpack and decode {:.1} ns per sample; {allocation_count} allocations for {} records",
         per_sample(bytes as f64),
-        per_sample(packed as f64),
+        per_sample(packed_bytes as f64),
+        per_sample(zstd_bytes as f64),
         per_sample(raw_bytes),
         per_sample(encode_ns as f64),
+        per_sample(pack_ns as f64),
         per_sample(decode_ns as f64),
         records.len()
     );

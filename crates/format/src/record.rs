@@ -14,19 +14,21 @@ mod events;
 mod extras;
 mod frame;
 mod keys;
+mod packed;
 mod split;
 
 pub use content::{
     Cut, CutScope, RECORD_VERSION, REQUEST_ID_BYTES_MAX, Record, RecordError, RecordOrigin, RecordStore,
     RecordTooLarge,
 };
-pub use decode::decode_record;
+pub use decode::{RecordDecoder, decode_record};
 pub use encode::{RecordEncoder, SampleOrigin};
 pub use events::encode_event;
 pub(crate) use extras::{put_metadata, read_metadata};
 pub use frame::RECORD_BYTES_MAX;
 pub(crate) use frame::{expect_end, invalid, put_store, read_store};
 pub use keys::KEY_BYTES_MAX;
+pub use packed::RecordPacker;
 pub use split::{BatchPart, BatchSplit};
 
 #[cfg(test)]

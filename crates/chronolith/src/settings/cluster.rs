@@ -65,7 +65,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "log.compression",
         "lz4",
         Form::Choice("none|lz4|zstd"),
-        "Compression of the batches of kafka://: none, lz4 or zstd",
+        "Compression: none, of each record by lz4, or of the batches of kafka:// by zstd",
         |s, v| set_log(s, |log| &mut log.compression, compression(v)),
     ),
     Setting::server(

@@ -6,7 +6,9 @@
 
 use bytes::Bytes;
 use chronolith_base::{BudgetExceeded, MemoryBudget, Reservation};
-use chronolith_format::record::{BatchPart, BatchSplit, RecordEncoder, RecordOrigin, SampleOrigin};
+use chronolith_format::record::{
+    BatchPart, BatchSplit, RecordEncoder, RecordOrigin, RecordPacker, SampleOrigin,
+};
 use chronolith_model::partition::TenantPartitions;
 use chronolith_model::{DuplicatePolicy, WriteBatch};
 use chronolith_replicated_log::PartitionId;
@@ -28,13 +30,14 @@ pub(super) struct Scratch {
     pub(super) keys: KeyScratch,
     split: BatchSplit,
     encoder: RecordEncoder,
+    packer: RecordPacker,
     /// Items of a part whose series are not left out.
     series: Vec<u32>,
     exemplars: Vec<u32>,
 }
 
 impl Scratch {
-    /// Encodes a batch without the series that `keys` has refused.
+    /// Encodes a batch, packed if `packs` is set, without the series that `keys` has refused.
     ///
     /// # Errors
     /// [`GatewayError::TooLarge`] and [`GatewayError::Memory`]: none of the records may be appended.
@@ -44,9 +47,10 @@ impl Scratch {
         duplicates: DuplicatePolicy,
         batch: &WriteBatch,
         partitions: &TenantPartitions,
+        packs: bool,
         memory: &MemoryBudget,
     ) -> Result<Records, GatewayError> {
-        let Scratch { keys, split, encoder, series, exemplars } = self;
+        let Scratch { keys, split, encoder, packer, series, exemplars } = self;
         let numbers = partitions.numbers();
         split.fill(batch, numbers.len(), |raw| partitions.idx_of(raw) as u32);
         let mut list = Vec::new();
@@ -62,6 +66,7 @@ impl Scratch {
                 if full.is_some() {
                     return;
                 }
+                let record = if packs { packer.pack(record) } else { record };
                 match held.grow(record.len() as u64) {
                     Ok(()) => list.push((PartitionId(number), Bytes::copy_from_slice(record))),
                     Err(error) => full = Some(error),

@@ -66,7 +66,8 @@ fn the_number_at_the_end_of_a_host_name_is_a_partition() {
 
 #[test]
 fn owners_divide_limits_of_series_among_the_partitions_of_a_tenant() {
-    let options = GatewayOptions { tenant_partitions_min: 2, partition_series: 1000 };
+    let options =
+        GatewayOptions { tenant_partitions_min: 2, partition_series: 1000, ..GatewayOptions::default() };
     let series_max = |series_max: usize, of_database: usize, accepting_count: usize| {
         let databases = DatabaseLimits { series_max: of_database, ..DatabaseLimits::default() };
         let limits = TenantLimits { series_max, databases, ..TenantLimits::default() };

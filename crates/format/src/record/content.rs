@@ -6,8 +6,8 @@ use chronolith_model::{DuplicatePolicy, Matcher, TenantId, TimeRange, TimeUnit};
 
 use crate::read::ReadCodecError;
 
-/// Version of the layout that is written, and the newest one that is read.
-pub const RECORD_VERSION: u8 = 1;
+/// Newest version that is read.
+pub const RECORD_VERSION: u8 = 2;
 /// Bytes of the longest request id.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 

@@ -11,14 +11,54 @@ use super::columns::{Column, ColumnReaders, FLAG_LAST_WINS, check_flags};
 use super::content::{Record, RecordError};
 use super::events::read_event;
 use super::extras::{read_exemplar, read_kind, read_metadata, read_rules};
-use super::frame::{Header, KIND_SAMPLES, invalid, open, read_origin};
+use super::frame::{HEADER_BYTES, Header, KIND_SAMPLES, Opened, invalid, open, read_origin};
 use super::keys::{KEY_BYTES_MAX, check_room, length_of, read_fields, read_keys};
+use super::packed::unpack;
 use crate::head::wal::BoundedHistogramDecoder;
 use crate::start_runs;
 
-/// Decodes a record; `batch` becomes the samples of a record of samples, and is empty after others. `source`
-/// returns the parser of wire keys of a protocol by its number. Cost: one pass; keys are copied once into
-/// [`WriteBatch::raw`], nothing is allocated per sample.
+/// Decoder of records; keeps its memory from record to record.
+#[derive(Debug, Default)]
+pub struct RecordDecoder {
+    /// Header and body of the last packed record.
+    unpacked: Vec<u8>,
+}
+
+impl RecordDecoder {
+    /// Decodes a record; `batch` becomes the samples of a record of samples, and is empty after others.
+    /// `source` returns the parser of wire keys of a protocol by its number. Cost: one pass, after LZ4's
+    /// own; keys are copied once into [`WriteBatch::raw`], nothing is allocated per sample.
+    ///
+    /// # Errors
+    /// [`RecordError`]; the batch is empty then. Offsets in it count in the unpacked record.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        source: impl Fn(u8) -> Option<LabelSource>,
+        batch: &mut WriteBatch,
+    ) -> Result<Record, RecordError> {
+        batch.clear();
+        let Opened { header, body, is_packed } = open(bytes)?;
+        let (content, body) = if is_packed {
+            let packed_header = bytes.get(..HEADER_BYTES).unwrap_or_default();
+            let end = unpack(packed_header, body, &mut self.unpacked)?;
+            let content = self.unpacked.get(..end).unwrap_or_default();
+            (content, ByteReader::at(content, HEADER_BYTES))
+        } else {
+            (bytes.get(..body.offset() + body.remaining()).unwrap_or_default(), body)
+        };
+        if header.kind != KIND_SAMPLES {
+            return read_event(header, body);
+        }
+        let result = read_samples(header, content, body, source, batch);
+        if result.is_err() {
+            batch.clear();
+        }
+        result
+    }
+}
+
+/// Decodes a record as [`RecordDecoder::decode`], which costs less for many.
 ///
 /// # Errors
 /// [`RecordError`]; the batch is empty then.
@@ -27,17 +67,7 @@ pub fn decode_record(
     source: impl Fn(u8) -> Option<LabelSource>,
     batch: &mut WriteBatch,
 ) -> Result<Record, RecordError> {
-    batch.clear();
-    let (header, body) = open(bytes)?;
-    if header.kind != KIND_SAMPLES {
-        return read_event(header, body);
-    }
-    let content = bytes.get(..body.offset() + body.remaining()).unwrap_or_default();
-    let result = read_samples(header, content, body, source, batch);
-    if result.is_err() {
-        batch.clear();
-    }
-    result
+    RecordDecoder::default().decode(bytes, source, batch)
 }
 
 fn read_samples<'a>(

@@ -16,7 +16,15 @@ use crate::lists::{put_text, read_text};
 pub const RECORD_BYTES_MAX: usize = 900_000;
 
 const MAGIC: [u8; 4] = *b"CLRR";
-const CHECKSUM_BYTES: usize = 4;
+pub(super) const CHECKSUM_BYTES: usize = 4;
+/// Bytes before the body.
+pub(super) const HEADER_BYTES: usize = 16;
+/// Place of the version.
+pub(super) const VERSION_OFFSET: usize = 4;
+/// Version of records with a plain body.
+const VERSION_PLAIN: u8 = 1;
+/// Version of records with a packed body.
+pub(super) const VERSION_PACKED: u8 = 2;
 
 /// Kind: samples of one store.
 pub(super) const KIND_SAMPLES: u8 = 1;
@@ -34,7 +42,7 @@ const STORE_GRAPHITE: u8 = 2;
 /// Longest tenant and request id with their lengths, store and its id.
 pub(super) const ORIGIN_BYTES_MAX: usize = 2 + 150 + 17 + 2 + REQUEST_ID_BYTES_MAX;
 /// Bytes of header and checksum.
-pub(super) const FRAME_BYTES: usize = 16 + CHECKSUM_BYTES;
+pub(super) const FRAME_BYTES: usize = HEADER_BYTES + CHECKSUM_BYTES;
 
 const _: () = assert!(chronolith_model::tenant::TENANT_ID_BYTES_MAX == 150, "it is in the bound of a record");
 
@@ -49,11 +57,20 @@ pub(super) struct Header {
     pub(super) arrival_ms: i64,
 }
 
+/// An intact record.
+pub(super) struct Opened<'a> {
+    pub(super) header: Header,
+    /// Reader of the body, with offsets of the record.
+    pub(super) body: ByteReader<'a>,
+    /// The body is packed.
+    pub(super) is_packed: bool,
+}
+
 /// Replaces `out` by a header; [`finish`] completes the record.
 pub(super) fn start(header: Header, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&[RECORD_VERSION, header.kind]);
+    out.extend_from_slice(&[VERSION_PLAIN, header.kind]);
     out.extend_from_slice(&header.flags.to_le_bytes());
     out.extend_from_slice(&header.arrival_ms.to_le_bytes());
 }
@@ -64,11 +81,11 @@ pub(super) fn finish(out: &mut Vec<u8>) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Returns the header of a record and a reader of its body.
+/// Verifies the checksum of a record and reads its header.
 ///
 /// # Errors
 /// [`RecordError::Bytes`], or [`RecordError::LaterVersion`] for an intact record.
-pub(super) fn open(bytes: &[u8]) -> Result<(Header, ByteReader<'_>), RecordError> {
+pub(super) fn open(bytes: &[u8]) -> Result<Opened<'_>, RecordError> {
     let mut reader = ByteReader::new(bytes);
     let magic = reader.be_u32("record magic")?;
     if magic != u32::from_be_bytes(MAGIC) {
@@ -86,13 +103,14 @@ pub(super) fn open(bytes: &[u8]) -> Result<(Header, ByteReader<'_>), RecordError
         return Err(RecordError::LaterVersion { found: version });
     }
     if version == 0 {
-        return Err(invalid("record version", 4, "at least 1", 0).into());
+        return Err(invalid("record version", VERSION_OFFSET, "at least 1", 0).into());
     }
     let mut body = ByteReader::at(content, reader.offset());
     let kind = body.u8("record kind")?;
     let flags = body.le_u16("record flags")?;
     let arrival_ms = body.le_u64("arrival time")?.cast_signed();
-    Ok((Header { kind, flags, arrival_ms }, body))
+    let header = Header { kind, flags, arrival_ms };
+    Ok(Opened { header, body, is_packed: version == VERSION_PACKED })
 }
 
 #[cold]

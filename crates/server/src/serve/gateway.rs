@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chronolith_cluster::ReplicatedLog;
 use chronolith_cluster::gateway::{Gateway, GatewayParts};
+use chronolith_cluster::options::{Compression, GatewayOptions};
 use chronolith_service::set_gateway;
 use chronolith_tsdb::Bucket;
 use tokio::runtime::Handle;
@@ -32,7 +33,10 @@ pub(crate) fn open(web: &Web, log: Arc<dyn ReplicatedLog>, bucket: &Bucket, hand
         memory: service.admission.write_memory.total.clone(),
         limits: service.options.tsdb.limits.clone(),
     };
-    let gateway = Gateway::new(&service.env, parts, service.options.cluster.gateway);
+    let cluster = &service.options.cluster;
+    let packs_records = cluster.log.as_ref().is_some_and(|log| log.compression == Compression::Lz4);
+    let options = GatewayOptions { packs_records, ..cluster.gateway };
+    let gateway = Gateway::new(&service.env, parts, options);
     set_gateway(service, Arc::new(gateway));
 }
 

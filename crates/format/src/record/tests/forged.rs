@@ -9,7 +9,15 @@ fn all_kinds() -> Vec<Vec<u8>> {
         encode_event(&event, &mut out).expect("fits");
         kinds.push(out);
     }
+    kinds.push(packed_of(&records_of(&scrape())[0]).expect("is packed"));
     kinds
+}
+
+/// Packed form of a record; `None` if it is too short for one.
+fn packed_of(record: &[u8]) -> Option<Vec<u8>> {
+    let mut packer = RecordPacker::default();
+    let packed = packer.pack(record);
+    (packed != record).then(|| packed.to_vec())
 }
 
 fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
@@ -60,16 +68,72 @@ fn forged_bytes_end_without_panic_and_leave_no_samples_after_an_error() {
 #[test]
 fn an_intact_record_of_a_later_version_is_no_damage() {
     let mut later = records_of(&scrape()).remove(0);
-    later[4] = 2;
+    later[4] = RECORD_VERSION + 1;
     assert!(matches!(decode(&later), Err(RecordError::Bytes(_))), "the checksum covers the version");
     later[5] = 200;
     forge(&mut later);
-    assert_eq!(decode(&later), Err(RecordError::LaterVersion { found: 2 }));
-    let text = RecordError::LaterVersion { found: 2 }.to_string();
-    assert_eq!(text, "record of version 2, this program reads versions up to 1");
+    assert_eq!(decode(&later), Err(RecordError::LaterVersion { found: RECORD_VERSION + 1 }));
+    let text = RecordError::LaterVersion { found: 3 }.to_string();
+    assert_eq!(text, "record of version 3, this program reads versions up to 2");
     later[4] = 0;
     forge(&mut later);
     assert!(matches!(decode(&later), Err(RecordError::Bytes(_))));
+}
+
+/// A short body that claims to unpack to many bytes, and a block that unpacks to others than it claims.
+#[test]
+fn a_packed_body_unpacks_to_what_it_claims_within_the_limit() {
+    let packed = packed_of(&records_of(&scrape())[0]).expect("is packed");
+    let mut reader = chronolith_base::ByteReader::at(&packed, 16);
+    let len = reader.uvarint("length").expect("a length");
+    let block = &packed[reader.offset()..packed.len() - 4];
+    for claimed in [0, len - 1, len + 1, 1 << 19, 899_981, u64::from(u32::MAX), u64::MAX] {
+        let mut forged = packed[..16].to_vec();
+        chronolith_base::bytes::put_uvarint(&mut forged, claimed);
+        forged.extend_from_slice(block);
+        super::super::frame::finish(&mut forged);
+        let mut decoder = RecordDecoder::default();
+        let found = decoder.decode(&forged, source, &mut new_batch());
+        assert!(matches!(found, Err(RecordError::Bytes(_))), "{claimed}: {found:?}");
+    }
+    let mut plain = packed;
+    plain[4] = 1;
+    forge(&mut plain);
+    assert!(matches!(decode(&plain), Err(RecordError::Bytes(_))));
+}
+
+#[test]
+fn a_packer_returns_short_and_random_records_as_they_are() {
+    assert_eq!(packed_of(&records_of(&paths())[0]), None);
+    let mut batch = new_batch();
+    let mut bits = 1_u64;
+    let key: Vec<u8> = std::iter::repeat_with(|| {
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (bits >> 56) as u8
+    })
+    .take(4_000)
+    .collect();
+    push_series(&mut batch, &key);
+    push_sample(&mut batch, 0, 0.0);
+    assert_eq!(packed_of(&records_of(&batch)[0]), None);
+}
+
+#[test]
+fn one_packer_and_one_decoder_serve_records_of_all_lengths() {
+    let mut packer = RecordPacker::default();
+    let mut decoder = RecordDecoder::default();
+    let mut long = new_batch();
+    for idx in 0..20_000 {
+        push_series(&mut long, format!("{:032x} of pods {idx}", idx * 0x9e37_79b9_7f4a_7c15_u128).as_bytes());
+        push_sample(&mut long, idx as i64, 1.0);
+    }
+    for batch in [scrape(), long, paths(), lines(), scrape()] {
+        for record in records_of(&batch) {
+            let mut found = new_batch();
+            decoder.decode(packer.pack(&record), source, &mut found).expect("a record");
+            assert_eq!(series_of(&found), series_of(&decoded(&record)));
+        }
+    }
 }
 
 #[test]

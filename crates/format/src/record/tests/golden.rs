@@ -30,6 +30,7 @@ const EVENTS: [&[u8]; 4] = [
     include_bytes!("../../../testdata/record/version-1.cut"),
     include_bytes!("../../../testdata/record/version-1.cut-of-store"),
 ];
+const PACKED: &[u8] = include_bytes!("../../../testdata/record/version-2.scrape");
 const CHANGED: &str = "the bytes that are written have changed: that needs a version";
 
 #[test]
@@ -38,6 +39,9 @@ fn golden_files_read_as_ever() {
         assert_eq!(records_of(&batch), [golden], "{CHANGED}");
         assert_eq!(series_of(&decoded(golden)), series_of(&batch));
     }
+    // Bytes of LZ4 may differ from release to release, and mean the same.
+    assert_eq!(PACKED[4], 2);
+    assert_eq!(series_of(&decoded(PACKED)), series_of(&scrape()));
     for (event, golden) in events().into_iter().zip(EVENTS) {
         let mut out = Vec::new();
         encode_event(&event, &mut out).expect("fits");
