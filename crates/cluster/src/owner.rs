@@ -12,6 +12,7 @@ mod error;
 mod options;
 mod partition_owner;
 mod publish;
+mod recent_bounds;
 mod refused;
 mod resume;
 mod status;
@@ -38,6 +39,7 @@ pub use error::OwnerError;
 pub use options::OwnerOptions;
 pub use partition_owner::PartitionOwner;
 use publish::{Owned, Publication};
+use recent_bounds::RecentBounds;
 use refused::RefusedRecords;
 use resume::StoredResume;
 pub use resume::stored_resume;
@@ -107,6 +109,7 @@ pub struct Owner {
     windows: OwnerWindows,
     publication: Publication,
     cut_sender: CutSender,
+    bounds: RecentBounds,
     /// Memory of a record.
     decoding: Mutex<Decoding>,
 }
@@ -158,6 +161,7 @@ impl Owner {
             clock: env.clock.clone(),
             status: StatusState::default(),
             cut_sender: CutSender::new(log.clone(), env.clock.clone(), partition),
+            bounds: RecentBounds::default(),
             decoding: Mutex::new(Decoding {
                 decoder: RecordDecoder::default(),
                 batch: WriteBatch::from_labels(),
@@ -279,7 +283,8 @@ impl Owner {
     /// Publishes the lag after records were applied, the last of them written at `timestamp_ms`.
     fn note_lag(&self, records: &Records<'_>, timestamp_ms: Option<i64>) -> Result<(), StepError> {
         let next = records.next().expect("an owner has a position").offset;
-        let bounds = self.log.bounds(self.partition.number).map_err(retry)?;
+        let ask = || self.log.bounds(self.partition.number).map_err(retry);
+        let bounds = self.bounds.get(self.clock.mono_ns(), next, ask)?;
         // A read without records is at the end: the last offsets may have none.
         let lag_ms = match timestamp_ms {
             Some(written_ms) if next < bounds.end => (self.clock.now_ms() - written_ms).max(0),
