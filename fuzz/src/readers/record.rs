@@ -169,7 +169,7 @@ impl Reader for RecordReader {
         let matcher = Matcher::new("job", MatchOp::Regex, "a|b").expect("a matcher");
         let range = TimeRange { start: 0, end: 60_000 };
         let events = [
-            Record::Delete { origin: origin(), selectors: vec![vec![matcher]], range },
+            Record::Delete { origin: origin(), number: Some(7), selectors: vec![vec![matcher]], range },
             Record::Tick { arrival_ms: 5 },
             Record::Cut(Cut { arrival_ms: 5, before_ms: 3, scope: None }),
         ];

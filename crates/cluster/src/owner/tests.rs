@@ -365,7 +365,7 @@ fn records_of_a_store_that_nobody_knows_are_kept_aside() {
         arrival_ms: START_MS,
     };
     let mut deletion = Vec::new();
-    let content = Record::Delete { origin, selectors: Vec::new(), range: TimeRange::ALL };
+    let content = Record::Delete { origin, number: None, selectors: Vec::new(), range: TimeRange::ALL };
     encode_event(&content, &mut deletion).expect("small");
     let offset = test_env.send(&log, &deletion);
     test_env.send(&log, &tick(START_MS));

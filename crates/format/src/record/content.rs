@@ -58,10 +58,13 @@ pub enum Record {
         /// Policy for a second value of a series and timestamp.
         duplicates: DuplicatePolicy,
     },
-    /// Samples to delete. All partitions of the tenant get the same record.
+    /// Samples to delete. All partitions that may have some get the same record.
     Delete {
         /// The request.
         origin: RecordOrigin,
+        /// Number of the deletion in the bucket, the same in each of its records; `None` in records of
+        /// versions before there were numbers.
+        number: Option<u64>,
         /// Series must be selected by all matchers of one of them.
         selectors: Vec<Vec<Matcher>>,
         /// Times of the samples, in the unit of the store.

@@ -1,7 +1,7 @@
 //! Records without samples: deletions, ticks, cuts.
 
 use chronolith_base::ByteReader;
-use chronolith_base::bytes::put_varint;
+use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_model::{Matcher, TimeRange};
 
 use super::content::{Cut, CutScope, Record, RecordError, RecordTooLarge};
@@ -14,6 +14,8 @@ use crate::read::{put_matcher, read_matchers};
 
 /// Flag of a cut: of one store alone.
 const FLAG_SCOPE: u16 = 1;
+/// Flag of a deletion: with its number.
+const FLAG_NUMBER: u16 = 1;
 
 /// Replaces `out` by the bytes of a record without samples.
 ///
@@ -25,9 +27,13 @@ const FLAG_SCOPE: u16 = 1;
 pub fn encode_event(record: &Record, out: &mut Vec<u8>) -> Result<(), RecordTooLarge> {
     match record {
         Record::Samples { .. } => panic!("samples are in a batch"),
-        Record::Delete { origin, selectors, range } => {
-            start(Header { kind: KIND_DELETE, flags: 0, arrival_ms: origin.arrival_ms }, out);
+        Record::Delete { origin, number, selectors, range } => {
+            let flags = if number.is_some() { FLAG_NUMBER } else { 0 };
+            start(Header { kind: KIND_DELETE, flags, arrival_ms: origin.arrival_ms }, out);
             put_origin(origin, out);
+            if let Some(number) = number {
+                put_uvarint(out, *number);
+            }
             put_varint(out, range.start);
             put_varint(out, range.end);
             put_list(out, selectors, |out, matchers| put_list(out, matchers, put_matcher));
@@ -58,15 +64,21 @@ pub fn encode_event(record: &Record, out: &mut Vec<u8>) -> Result<(), RecordTooL
 /// [`RecordError`].
 pub(super) fn read_event(header: Header, mut body: ByteReader<'_>) -> Result<Record, RecordError> {
     let Header { kind, flags, arrival_ms } = header;
-    let flags_known = if kind == KIND_CUT { FLAG_SCOPE } else { 0 };
+    let flags_known = match kind {
+        KIND_DELETE => FLAG_NUMBER,
+        KIND_CUT => FLAG_SCOPE,
+        _ => 0,
+    };
     if flags & !flags_known != 0 {
         return Err(invalid("record flags", 6, "flags of the kind", u64::from(flags)).into());
     }
     let record = match kind {
         KIND_DELETE => {
             let origin = read_origin(&mut body, arrival_ms)?;
+            let has_number = flags & FLAG_NUMBER != 0;
+            let number = if has_number { Some(body.uvarint("number of a deletion")?) } else { None };
             let range = read_range(&mut body)?;
-            Record::Delete { origin, selectors: read_selectors(&mut body)?, range }
+            Record::Delete { origin, number, selectors: read_selectors(&mut body)?, range }
         }
         KIND_TICK => Record::Tick { arrival_ms },
         KIND_CUT => {

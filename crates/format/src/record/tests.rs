@@ -278,6 +278,7 @@ fn events_round_trip() {
     let events = [
         Record::Delete {
             origin: RecordOrigin { store: RecordStore::Default, ..origin() },
+            number: Some(u64::MAX),
             selectors: vec![matchers("a.*"), matchers("")],
             range: TimeRange { start: i64::MIN, end: 7 },
         },
@@ -305,7 +306,8 @@ fn a_store_has_the_unit_of_its_times() {
 #[test]
 fn a_long_request_id_is_cut_within_a_record() {
     let origin = RecordOrigin { request_id: "ä".repeat(REQUEST_ID_BYTES_MAX), ..origin() };
-    let event = Record::Delete { origin, selectors: Vec::new(), range: TimeRange { start: 0, end: 1 } };
+    let event =
+        Record::Delete { origin, number: None, selectors: Vec::new(), range: TimeRange { start: 0, end: 1 } };
     let mut out = Vec::new();
     encode_event(&event, &mut out).expect("fits");
     let Ok(Record::Delete { origin, .. }) = decode_record(&out, source, &mut new_batch()) else {
@@ -426,7 +428,8 @@ fn a_part_that_no_record_holds_is_an_error_that_names_both_sizes() {
     assert!(fails(&long_help).starts_with("a metadata entry takes"));
     let selectors =
         vec![vec![Matcher::new("a", MatchOp::Equal, &"x".repeat(RECORD_BYTES_MAX)).expect("valid")]];
-    let event = Record::Delete { origin: origin(), selectors, range: TimeRange { start: 0, end: 0 } };
+    let range = TimeRange { start: 0, end: 0 };
+    let event = Record::Delete { origin: origin(), number: None, selectors, range };
     assert!(encode_event(&event, &mut Vec::new()).is_err());
 }
 

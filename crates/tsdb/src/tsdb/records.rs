@@ -106,7 +106,7 @@ impl Records<'_> {
                 let limits = TenantLimits { duplicates: *duplicates, ..self.storage.limits_of(&store) };
                 RecordEffect::Written(Box::new(self.write(&store, &limits, origin.arrival_ms, batch)?))
             }
-            Record::Delete { origin, selectors, range } => {
+            Record::Delete { origin, selectors, range, .. } => {
                 RecordEffect::Deleted(self.delete(&self.store_of(origin)?, selectors, *range)?)
             }
             Record::Tick { .. } | Record::Cut(_) => RecordEffect::None,

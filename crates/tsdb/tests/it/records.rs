@@ -82,7 +82,8 @@ fn random_log(seed: u64, count: u64, duplicates: DuplicatePolicy, deletions: u64
             lot if (1..=deletions).contains(&lot) => {
                 let selectors = vec![vec![Matcher::equal("__name__", &format!("s{}", rng.below(NAMES)))]];
                 let range = TimeRange::new(arrival_ms - 600_000, arrival_ms - 300_000);
-                let record = Record::Delete { origin: origin(&rng, arrival_ms), selectors, range };
+                let origin = origin(&rng, arrival_ms);
+                let record = Record::Delete { origin, number: None, selectors, range };
                 encode_event(&record, &mut bytes).expect("small");
             }
             _ => bytes = samples_record(&rng, arrival_ms, duplicates),
@@ -159,7 +160,7 @@ fn single_server(seed: u64, duplicates: DuplicatePolicy, log: &[LoggedRecord]) -
             Record::Samples { origin, .. } => {
                 let _ = tsdb.append(&StoreId::from(&origin.tenant), &batch).expect("written");
             }
-            Record::Delete { origin, selectors, range } => {
+            Record::Delete { origin, selectors, range, .. } => {
                 let store = StoreId::from(&origin.tenant);
                 let _ = tsdb.admin().delete_series(&store, &selectors, range).expect("deleted");
             }

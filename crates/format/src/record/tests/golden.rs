@@ -2,19 +2,22 @@
 
 use super::*;
 
-/// A deletion, a tick, a cut of all stores and one of a store.
-pub(super) fn events() -> [Record; 4] {
+/// A deletion without and with a number, a tick, a cut of all stores and one of a store.
+pub(super) fn events() -> [Record; 5] {
     let matcher = |name, op, value| Matcher::new(name, op, value).expect("a matcher");
     let scope = CutScope { tenant: origin().tenant, store: RecordStore::Graphite(BucketStoreId::GRAPHITE) };
+    let deletion = |number| Record::Delete {
+        origin: RecordOrigin { store: RecordStore::Default, ..origin() },
+        number,
+        selectors: vec![
+            vec![matcher("job", MatchOp::Equal, "api"), matcher("__name__", MatchOp::Regex, "http_.*")],
+            vec![matcher("code", MatchOp::NotEqual, "200"), matcher("a", MatchOp::NotRegex, "b|c")],
+        ],
+        range: TimeRange { start: -1, end: 1_700_000_000_000 },
+    };
     [
-        Record::Delete {
-            origin: RecordOrigin { store: RecordStore::Default, ..origin() },
-            selectors: vec![
-                vec![matcher("job", MatchOp::Equal, "api"), matcher("__name__", MatchOp::Regex, "http_.*")],
-                vec![matcher("code", MatchOp::NotEqual, "200"), matcher("a", MatchOp::NotRegex, "b|c")],
-            ],
-            range: TimeRange { start: -1, end: 1_700_000_000_000 },
-        },
+        deletion(None),
+        deletion(Some(300)),
         Record::Tick { arrival_ms: 1_700_000_000_123 },
         Record::Cut(Cut { arrival_ms: 1_700_000_000_123, before_ms: 1_699_999_200_000, scope: None }),
         Record::Cut(Cut { arrival_ms: 1_700_000_000_123, before_ms: 1_699_999_200_000, scope: Some(scope) }),
@@ -24,8 +27,9 @@ pub(super) fn events() -> [Record; 4] {
 const SCRAPE: &[u8] = include_bytes!("../../../testdata/record/version-1.scrape");
 const LINES: &[u8] = include_bytes!("../../../testdata/record/version-1.lines");
 const PATHS: &[u8] = include_bytes!("../../../testdata/record/version-1.paths");
-const EVENTS: [&[u8]; 4] = [
+const EVENTS: [&[u8]; 5] = [
     include_bytes!("../../../testdata/record/version-1.delete"),
+    include_bytes!("../../../testdata/record/version-1.numbered-delete"),
     include_bytes!("../../../testdata/record/version-1.tick"),
     include_bytes!("../../../testdata/record/version-1.cut"),
     include_bytes!("../../../testdata/record/version-1.cut-of-store"),
