@@ -28,6 +28,7 @@ mod sidecar_builder;
 mod sidecar_queue;
 pub mod snapshots;
 pub mod store;
+pub mod tombstones;
 pub mod upload;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod block_uploads;
 mod catalogued;
 mod cuts;
 mod damaged_answers;
+mod deletions;
 mod disk_cache;
 mod foreign;
 mod http;

@@ -5,15 +5,14 @@
 //! in between is kept: then the tombstones are made again.
 //! Not here: blocks with a local copy, which the next upload brings up to date.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use chronolith_base::MemoryBudget;
-use chronolith_base::crc::crc32c;
 use chronolith_block::DeleteError;
 use chronolith_bucket::snapshots::Change;
-use chronolith_bucket::{BucketError, Folder};
+use chronolith_bucket::tombstones::{NewTombstones, enter};
+use chronolith_bucket::{BucketBlock, BucketError, Folder};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
@@ -28,14 +27,6 @@ use crate::storage::Storage;
 const ATTEMPTS_MAX: usize = 5;
 /// Time for finding the series.
 const READ_TIMEOUT_NS: u64 = 600_000_000_000;
-
-/// New tombstones of a block.
-struct NewTombstones {
-    /// Tombstones that they were made from.
-    before: Option<TombstonesObject>,
-    object: TombstonesObject,
-    interval_count: u64,
-}
 
 /// Deletes samples in the blocks of the store that have no local copy. Waits on the calling thread.
 ///
@@ -62,6 +53,9 @@ pub(super) fn delete_in_bucket(
     Err(AdminError::Bucket("other writers delete samples of the same blocks, try again".to_owned()))
 }
 
+/// Block, its tombstones after the deletion, and the number of series that lose samples.
+type FoundBlock = (Arc<BucketBlock>, Tombstones, u64);
+
 /// One deletion of a tenant.
 struct DeletionRun<'a> {
     state: &'a UploadState,
@@ -73,18 +67,26 @@ struct DeletionRun<'a> {
 }
 
 impl DeletionRun<'_> {
-    /// Returns `None` if another writer deleted samples of the same blocks meanwhile.
+    /// Returns `None` if another writer deleted samples of the same blocks, or compacted them, meanwhile.
     fn attempt(&self) -> Result<Option<DeleteReport>, AdminError> {
         let mut report = DeleteReport::default();
-        let Some(snapshot) = self.state.read(&self.folder).map_err(failed)? else { return Ok(Some(report)) };
+        if self.read()?.is_none() {
+            return Ok(Some(report));
+        }
+        let local = self.storage.blocks().tenant(self.tenant).map(|blocks| blocks.list()).unwrap_or_default();
+        let local: BTreeSet<Ulid> = local.iter().map(|entry| entry.ulid()).collect();
+        let found = self.find(&local)?;
+        let Some(snapshot) = self.read()? else { return Ok(None) };
+        if !self.is_complete(&snapshot, &local, &found) {
+            return Ok(None);
+        }
         let mut deletions = BTreeMap::new();
-        for (ulid, tombstones, series_count) in self.find()? {
+        for (block, tombstones, series_count) in found {
+            let ulid = block.ulid();
+            // The catalogue has no blocks of writers with other external labels.
             let record = snapshot.blocks.iter().find(|record| record.ulid == ulid);
             let Some(record) = record.filter(|_| series_count > 0) else { continue };
-            let object = self.write(ulid, &tombstones)?;
-            let interval_count = tombstones.interval_count() as u64;
-            deletions
-                .insert(ulid, NewTombstones { before: record.tombstones.clone(), object, interval_count });
+            deletions.insert(ulid, self.write(ulid, &tombstones, record.tombstones.clone())?);
             report.series_count += series_count;
             report.block_count += 1;
         }
@@ -104,59 +106,59 @@ impl DeletionRun<'_> {
         Ok(is_current.then_some(report))
     }
 
-    /// Returns the tombstones of each block after the deletion, and the number of series that lose samples.
-    fn find(&self) -> Result<Vec<(Ulid, Tombstones, u64)>, QueryError> {
+    fn read(&self) -> Result<Option<Arc<Snapshot>>, AdminError> {
+        self.state.read(&self.folder).map_err(failed)
+    }
+
+    /// Returns true if each block of the catalogue without a local copy was found with its tombstones: other
+    /// processes may compact blocks, and delete samples of them, at any time.
+    fn is_complete(&self, snapshot: &Snapshot, local: &BTreeSet<Ulid>, found: &[FoundBlock]) -> bool {
+        let read: BTreeMap<Ulid, &BucketBlock> =
+            found.iter().map(|(block, ..)| (block.ulid(), &**block)).collect();
+        let records = snapshot.blocks.iter().filter(|record| record.range.overlaps(self.range));
+        records.filter(|record| !local.contains(&record.ulid)).all(|record| {
+            let known = read.get(&record.ulid).and_then(|block| block.record());
+            known.is_some_and(|known| known.tombstones == record.tombstones)
+        })
+    }
+
+    /// Returns the blocks without a local copy, by a list that is read again, since the one of queries may
+    /// lack blocks and tombstones of other processes.
+    fn find(&self, local: &BTreeSet<Ulid>) -> Result<Vec<FoundBlock>, QueryError> {
         let clock = self.storage.env().clock.clone();
         let deadline_ns = clock.mono_ns().saturating_add(READ_TIMEOUT_NS);
         let ctx = ReadContext::new(clock, deadline_ns, MemoryBudget::new("deleting samples", u64::MAX));
-        let local = self.storage.blocks().tenant(self.tenant).map(|blocks| blocks.list()).unwrap_or_default();
         let catalog = self.state.bucket().catalog();
+        catalog.refresh_waiting(&self.folder, &ctx)?;
         let mut blocks = catalog.blocks_in(&self.folder, self.range, &ctx)?;
-        blocks.retain(|block| local.iter().all(|entry| entry.ulid() != block.ulid()));
+        blocks.retain(|block| !local.contains(&block.ulid()));
         let selectors = self.selectors.clone();
         let range = self.range;
         let started = catalog.start_on_indexed(&blocks, &ctx, move |block| {
-            let after = block.tombstones_after(&selectors, range).map_err(|error| match error {
+            block.tombstones_after(&selectors, range).map_err(|error| match error {
                 DeleteError::Read(error) => error,
                 DeleteError::Write(error) => QueryError::Unavailable { what: error.to_string() },
-            });
-            let (tombstones, series_count) = after?;
-            Ok((block.meta().ulid, tombstones, series_count))
+            })
         });
-        started.wait()
+        let found: Vec<(Tombstones, u64)> = started.wait()?;
+        let of_each = blocks.into_iter().zip(found);
+        Ok(of_each.map(|(block, (tombstones, series_count))| (block, tombstones, series_count)).collect())
     }
 
     /// Writes tombstones as an object of their own.
-    fn write(&self, ulid: Ulid, tombstones: &Tombstones) -> Result<TombstonesObject, AdminError> {
-        let mut bytes = Vec::new();
-        tombstones.encode(&mut bytes);
-        let name = format!("tombstones-{:016x}", self.storage.env().rng.next_u64());
-        let object = TombstonesObject { len: bytes.len() as u64, crc: crc32c(&bytes), name };
+    fn write(
+        &self,
+        ulid: Ulid,
+        tombstones: &Tombstones,
+        before: Option<TombstonesObject>,
+    ) -> Result<NewTombstones, AdminError> {
+        let (new, bytes) = NewTombstones::new(&self.storage.env().rng, tombstones, before);
         let request = self.state.catalog_request(&self.folder);
-        let bucket = self.state.bucket();
-        bucket.write_object(&request, ulid, &object.name, Bytes::from(bytes)).map_err(failed)?;
-        Ok(object)
+        self.state.bucket().write_object(&request, ulid, new.name(), bytes).map_err(failed)?;
+        Ok(new)
     }
 }
 
 fn failed(error: BucketError) -> AdminError {
     AdminError::Bucket(error.to_string())
-}
-
-/// Enters deletions in a snapshot; returns false, and enters none, if the tombstones of a block are others
-/// than those that its deletion was made from. A block that is gone was merged or removed meanwhile.
-fn enter(snapshot: &mut Snapshot, deletions: &BTreeMap<Ulid, NewTombstones>) -> bool {
-    let is_current = deletions.iter().all(|(ulid, deletion)| {
-        let record = snapshot.blocks.iter().find(|record| record.ulid == *ulid);
-        record.is_some_and(|record| record.tombstones == deletion.before)
-    });
-    if is_current {
-        for record in &mut snapshot.blocks {
-            if let Some(deletion) = deletions.get(&record.ulid) {
-                record.tombstones = Some(deletion.object.clone());
-                record.counts.tombstones = deletion.interval_count;
-            }
-        }
-    }
-    is_current
 }

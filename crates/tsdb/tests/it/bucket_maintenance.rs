@@ -178,6 +178,42 @@ fn deletions_in_the_bucket_are_applied_by_rewriting() {
     }
 }
 
+/// Covers a regression: a deletion looked for samples by the list of blocks that queries had, without those
+/// that another process had compacted since, and replaced tombstones of another process by its own.
+#[test]
+fn a_deletion_finds_the_blocks_and_tombstones_of_other_processes() {
+    let start = START_MS - 46 * HOUR_MS + 600_000;
+    let times = [start, start + 2 * HOUR_MS, start + 4 * HOUR_MS, start + 6 * HOUR_MS];
+    let by_name = [vec![Matcher::equal("__name__", "b")]];
+    let (machine, tsdb) = BucketMachine::with_blocks(14);
+    machine.machine.clock.advance(Duration::from_secs(24 * 3600));
+    tsdb.maintenance().run();
+    let other = machine.open("/other");
+    machine.compare(&other, &HOURS, NOTHING, "its list is read");
+    machine.maintain(&tsdb, 0);
+    assert!(metric(&tsdb, "bucket_compactions_total") > 0.0);
+    let delete = |tsdb: &Tsdb, from, to| {
+        let range = TimeRange::new(times[from], times[to]);
+        let report = tsdb.admin().delete_series(&StoreId::anonymous(), &by_name, range).expect("deletes");
+        assert!(report.block_count > 0, "{from}");
+    };
+    delete(&other, 0, 1);
+    machine.compare(
+        &machine.open("/third"),
+        &HOURS,
+        TimeRange::new(times[0], times[1]),
+        "after a compaction",
+    );
+    delete(&tsdb, 1, 2);
+    delete(&other, 2, 3);
+    machine.compare(
+        &machine.open("/fourth"),
+        &HOURS,
+        TimeRange::new(times[0], times[3]),
+        "by both processes",
+    );
+}
+
 #[test]
 fn a_compaction_that_is_killed_at_any_operation_of_the_disk_is_ended_by_another_process() {
     let mut killed_count = 0;
