@@ -6,6 +6,7 @@
 //! Not here: protocols (`ingest`), permits of requests (`service`), decisions that need a store (owners).
 
 mod checked_keys;
+mod deletion;
 mod error;
 mod graphite_stores;
 mod pending;
@@ -29,6 +30,7 @@ use chronolith_tsdb::{IngestionRates, LimitsTable, RequestSize, limits_of_polici
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
+pub use self::deletion::{Deleted, DeletionError, GatewayDeletion, GatewayDeletions, RunningDeletion};
 pub use self::error::{GatewayError, GatewayFault};
 pub use self::pending::{Acknowledged, LogOffsets, PendingRecords};
 pub use chronolith_format::record::RecordStore;
@@ -38,6 +40,7 @@ use self::graphite_stores::GraphiteStores;
 use self::records::{Records, Scratch};
 use self::series_counts::SeriesCounts;
 use self::ticks::Ticks;
+use crate::deletions::Deletions;
 use crate::folder::CLUSTER_FOLDER;
 use crate::options::GatewayOptions;
 use crate::partition_maps::{PartitionMaps, RefreshError};
@@ -107,6 +110,7 @@ pub struct Gateway {
     rates: IngestionRates,
     maps: PartitionMaps,
     graphite: GraphiteStores,
+    deletions: Deletions,
     ticks: Ticks,
     tick_failures: AtomicU64,
     checked_keys: CheckedKeys,
@@ -123,6 +127,7 @@ impl Gateway {
         let GatewayParts { log, bucket, handle, memory, limits } = parts;
         Gateway {
             maps: PartitionMaps::new(bucket.clone(), env, handle.clone()),
+            deletions: Deletions::new(bucket.clone(), env, handle.clone()),
             graphite: GraphiteStores::new(bucket, env, handle),
             ticks: Ticks::default(),
             tick_failures: AtomicU64::new(0),
@@ -203,6 +208,17 @@ impl Gateway {
         let ensured = self.graphite.ensure(tenant);
         ensured.map_err(|why| GatewayError::NotReady(format!("the Graphite store of the tenant: {why}")))?;
         Ok(RecordStore::Graphite(BucketStoreId::GRAPHITE))
+    }
+
+    /// Returns the Graphite store of a tenant if the databases of the bucket have it. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotReady`] if the bucket does not answer.
+    pub fn existing_graphite_store(&self, tenant: &TenantId) -> Result<Option<RecordStore>, GatewayError> {
+        let found = self.graphite.exists(tenant);
+        let exists = found
+            .map_err(|why| GatewayError::NotReady(format!("the Graphite store of the tenant: {why}")))?;
+        Ok(exists.then_some(RecordStore::Graphite(BucketStoreId::GRAPHITE)))
     }
 
     /// Checks a batch, and appends its records to the log. They are not acknowledged yet. Blocks the thread
@@ -312,6 +328,17 @@ impl Gateway {
             self.tick_failures.fetch_add(1, Ordering::Relaxed);
         }
         ticked
+    }
+
+    /// Returns the deletions of the gateway.
+    #[must_use]
+    pub fn deletions(&self) -> GatewayDeletions<'_> {
+        GatewayDeletions {
+            log: &*self.log,
+            clock: &*self.clock,
+            maps: &self.maps,
+            deletions: &self.deletions,
+        }
     }
 
     /// Returns the partition map in use.

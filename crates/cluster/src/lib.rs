@@ -4,6 +4,7 @@
 //! there is no membership, election or replication of our own.
 //! Not here: the log (`replicated_log`), the store (`tsdb`), HTTP and sockets (`server`).
 
+pub mod deletions;
 mod folder;
 pub mod gateway;
 mod log;

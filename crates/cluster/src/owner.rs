@@ -8,14 +8,17 @@
 
 mod answers;
 mod cutting;
+mod deletions;
 mod error;
 mod options;
+mod owned;
 mod partition_owner;
 mod publish;
 mod recent_bounds;
 mod refused;
 mod resume;
 mod status;
+mod step_error;
 mod store;
 mod windows;
 
@@ -26,55 +29,34 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_base::{Clock, Env};
 use chronolith_bucket::Store;
-use chronolith_format::record::{Cut, Record, RecordDecoder, RecordError};
-use chronolith_model::WriteBatch;
+use chronolith_format::record::{Cut, Record, RecordDecoder, RecordError, RecordOrigin};
 use chronolith_model::log_position::{LogPartition, Position};
+use chronolith_model::{StoreId, WriteBatch};
 use chronolith_replicated_log::{Bounds, LogError, Record as LogRecord, ReplicatedLog};
-use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WalError, WriteError};
+use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WriteError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use cutting::{CutSender, windows_of};
+use deletions::{OwnerDeletions, Verdict};
 pub use error::OwnerError;
 pub use options::OwnerOptions;
+use owned::Owned;
 pub use partition_owner::PartitionOwner;
-use publish::{Owned, Publication};
+use publish::Publication;
 use recent_bounds::RecentBounds;
 use refused::RefusedRecords;
 use resume::StoredResume;
 pub use resume::stored_resume;
 use status::StatusState;
-pub use status::{CutStatus, NotReady, OwnerStatus};
+pub use status::{CutStatus, DeletionStatus, NotReady, OwnerStatus};
+use step_error::{StepError, retry};
 pub use store::open_store;
 use windows::OwnerWindows;
 
 /// Shortest and longest pause after a failure that a repeat may end.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-
-/// Failure of a step.
-#[derive(Debug)]
-enum StepError {
-    /// The same step may succeed later; the text is the reason.
-    Retry(String),
-    /// Nothing but an operator helps.
-    Stop(OwnerError),
-}
-
-impl From<OwnerError> for StepError {
-    fn from(error: OwnerError) -> StepError {
-        StepError::Stop(error)
-    }
-}
-
-impl From<WriteError> for StepError {
-    fn from(error: WriteError) -> StepError {
-        match error {
-            WriteError::Wal(WalError::Poisoned(_) | WalError::Closed) => StepError::Stop(error.into()),
-            error => StepError::Retry(error.to_string()),
-        }
-    }
-}
 
 /// Parts of a process that an owner works with.
 #[derive(Clone)]
@@ -108,6 +90,7 @@ pub struct Owner {
     status: StatusState,
     windows: OwnerWindows,
     publication: Publication,
+    deletions: Arc<OwnerDeletions>,
     cut_sender: CutSender,
     bounds: RecentBounds,
     /// Memory of a record.
@@ -155,8 +138,10 @@ impl Owner {
                 windows
             }
         };
+        let deletions = Arc::new(OwnerDeletions::new(&bucket, &log, &env, &handle, partition));
         let owner = Owner {
-            publication: Publication::new(&bucket, &env, &handle, stored, options.clone()),
+            publication: Publication::new(&bucket, &env, &handle, stored, options.clone(), deletions.clone()),
+            deletions,
             refused: RefusedRecords::new(bucket, env.clock.clone(), handle),
             clock: env.clock.clone(),
             status: StatusState::default(),
@@ -172,6 +157,7 @@ impl Owner {
             partition,
             windows,
         };
+        owner.deletions.start(owned_by(&owner));
         let position = owner.records().next().expect("an owner has a position").offset;
         if position < bounds.start {
             owner.pass_over(bounds.start)?;
@@ -190,7 +176,7 @@ impl Owner {
             match self.run_once()? {
                 None => pause = PAUSE_MIN,
                 Some(why) => {
-                    tracing::warn!(partition = %self.partition, why, "reading the partition failed, it is tried again");
+                    tracing::warn!(partition = %self.partition, why, "the next record was not applied, it is tried again");
                     self.clock.sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -207,7 +193,7 @@ impl Owner {
     pub fn run_once(&self) -> Result<Option<String>, OwnerError> {
         match self.step() {
             Ok(()) => Ok(None),
-            Err(StepError::Retry(why)) => Ok(Some(why)),
+            Err(StepError::Retry(why) | StepError::Wait(why)) => Ok(Some(why)),
             Err(StepError::Stop(error)) => Err(error),
         }
     }
@@ -225,9 +211,8 @@ impl Owner {
     /// # Errors
     /// The last failure, which is logged and in the status as well; a later call repeats the work.
     pub fn publish(&self) -> Result<bool, String> {
-        let owned = Owned { windows: &self.windows, tsdb: &self.tsdb, status: &self.status };
         let next = self.records().next().expect("an owner has a position");
-        let published = self.publication.step(owned, next);
+        let published = self.publication.step(owned_by(self), next);
         if let Err(why) = &published {
             tracing::warn!(partition = %self.partition, why, "publishing cuts failed, it is tried again");
         }
@@ -253,7 +238,7 @@ impl Owner {
     fn step(&self) -> Result<(), StepError> {
         let result = self.try_step();
         match &result {
-            Ok(()) => self.status.set_fault(None),
+            Ok(()) | Err(StepError::Wait(_)) => self.status.set_fault(None),
             Err(StepError::Retry(why)) => self.status.set_fault(Some(why.clone())),
             Err(StepError::Stop(error)) => {
                 tracing::error!(partition = %self.partition, %error, "owner stopped");
@@ -272,8 +257,15 @@ impl Owner {
         };
         let mut timestamp_ms = None;
         for record in &read {
-            self.take(&records, record)?;
             timestamp_ms = Some(record.timestamp_ms);
+            match self.take(&records, record) {
+                Ok(()) => {}
+                Err(StepError::Wait(why)) => {
+                    self.note_lag(&records, timestamp_ms)?;
+                    return Err(StepError::Wait(why));
+                }
+                Err(error) => return Err(error),
+            }
         }
         self.note_lag(&records, timestamp_ms)?;
         self.send_cut_if_due();
@@ -329,6 +321,14 @@ impl Owner {
             }
             Err(error) => return self.keep_aside(records, *offset, value, &error.to_string()),
         };
+        if let Record::Delete { origin, number, .. } = &record {
+            let store = store_of_deletion(&self.tsdb, records, origin)?;
+            match self.deletions.verdict(*number, *offset, &self.windows, store.as_ref())? {
+                Verdict::Apply => {}
+                Verdict::Repeat => return self.pass_over_record(records, &record, log_record),
+                Verdict::Unknown(why) => return self.keep_aside(records, *offset, value, &why),
+            }
+        }
         let applied = match self.prepare_and_apply(records, *offset, &record, batch)? {
             // Another process may have created it since databases were read.
             Err(ApplyRecordError::UnknownStore { tenant, .. }) => {
@@ -339,11 +339,8 @@ impl Owner {
         };
         match applied {
             Err(ApplyRecordError::DroppedStore) => {
-                records.skip(*offset)?;
-                self.windows.end_record(*offset);
-                self.status.note_applied(&record, *timestamp_ms, None);
                 self.status.note_dropped();
-                Ok(())
+                self.pass_over_record(records, &record, log_record)
             }
             Ok(effect) => {
                 self.windows.end_record(*offset);
@@ -357,6 +354,19 @@ impl Owner {
             Err(ApplyRecordError::Write(error)) if !error.never_fits() => Err(error.into()),
             Err(error) => self.keep_aside(records, *offset, value, &error.to_string()),
         }
+    }
+
+    /// Moves the position after a record that changes nothing.
+    fn pass_over_record(
+        &self,
+        records: &Records<'_>,
+        record: &Record,
+        log_record: &LogRecord,
+    ) -> Result<(), StepError> {
+        records.skip(log_record.offset)?;
+        self.windows.end_record(log_record.offset);
+        self.status.note_applied(record, log_record.timestamp_ms, None);
+        Ok(())
     }
 
     fn prepare_and_apply(
@@ -390,17 +400,8 @@ impl Owner {
                 let position = self.partition.at(offset);
                 self.windows.note_samples(&store, &batch.times, position, log_ms).map_err(retry)?;
             }
-            Record::Delete { origin, .. } => {
-                let held = records.store_of(origin).ok().and_then(|store| self.windows.oldest_held(&store));
-                if let Some(cut) = held {
-                    // The deletion would change samples that were cut, in some owners and not in others.
-                    return Err(retry(format!(
-                        "a deletion at offset {offset} waits until the samples of the cut at {cut} have left"
-                    )));
-                }
-            }
             Record::Cut(cut) => self.cut_windows(offset, cut).map_err(retry)?,
-            Record::Tick { .. } => {}
+            Record::Delete { .. } | Record::Tick { .. } => {}
         }
         Ok(Ok(()))
     }
@@ -459,6 +460,23 @@ impl Owner {
     }
 }
 
+fn owned_by(owner: &Owner) -> Owned<'_> {
+    Owned { windows: &owner.windows, tsdb: &owner.tsdb, status: &owner.status }
+}
+
+/// Returns the store of a deletion; `None` if it was dropped, or if the bucket does not have it. Reads the
+/// databases again for one that was created lately: its readers need the tombstones too.
+fn store_of_deletion(
+    tsdb: &Tsdb,
+    records: &Records<'_>,
+    origin: &RecordOrigin,
+) -> Result<Option<StoreId>, StepError> {
+    if let Err(ApplyRecordError::UnknownStore { tenant, .. }) = records.store_of(origin) {
+        tsdb.databases().read_again(&tenant).map_err(retry)?;
+    }
+    Ok(records.store_of(origin).ok())
+}
+
 /// Returns the offset of the first record of an owner whose directory has no position.
 fn resume_offset(
     stored: Option<Position>,
@@ -471,10 +489,6 @@ fn resume_offset(
         Some(other) if options.accepts(&(other.offset..other.offset + 1)) => Ok(0),
         Some(other) => Err(OwnerError::TopicMadeAgain { stored: other, found: partition.topic }),
     }
-}
-
-fn retry(error: impl ToString) -> StepError {
-    StepError::Retry(error.to_string())
 }
 
 #[cfg(test)]

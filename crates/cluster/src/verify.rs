@@ -20,6 +20,7 @@ use chronolith_replicated_log::{LogError, ReadLimits, ReplicatedLog};
 use chronolith_tsdb::Cuts;
 use tokio::runtime::Handle;
 
+use crate::folder::store_folder;
 use crate::owner::stored_resume;
 
 /// Longest time of reading a catalogue.
@@ -199,13 +200,6 @@ impl OrderedStore {
             RecordStore::Graphite(_) => StoreId::Graphite { number: 0 },
         }
     }
-
-    fn folder(self, tenant: &TenantId) -> Folder {
-        match self.0 {
-            RecordStore::Default => Folder::of_tenant(tenant),
-            RecordStore::Database(id) | RecordStore::Graphite(id) => Folder::of_store(tenant, id),
-        }
-    }
 }
 
 impl PartialOrd for OrderedStore {
@@ -296,7 +290,7 @@ impl Check<'_> {
             }
         }
         for key in published {
-            if self.cut_of(key.1.folder(&key.0))? >= Some(offset) {
+            if self.cut_of(store_folder(&key.0, key.1.0))? >= Some(offset) {
                 self.waiting.remove(&key);
             }
         }

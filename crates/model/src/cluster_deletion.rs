@@ -1,12 +1,12 @@
-//! Rules of deletions in a cluster: a `delete` record in each partition of the tenant, then tombstones in the
-//! blocks of the bucket.
+//! Rules of deletions in a cluster: a `delete` record in each partition that may have such samples, then
+//! tombstones in the blocks of the bucket.
 //!
 //! A deletion takes the samples of records before it, and none after it, in each partition at another offset.
 //! Blocks do not name the partitions of their samples, and compaction joins them. So tombstones go to the
 //! blocks of a moment: all partitions have passed their record and published what they cut before it, and
 //! none has published what it cut after it.
 //!
-//! - A deletion has a number in the bucket; one at a time is open per tenant.
+//! - A deletion has a number in the bucket; one at a time is open per store.
 //! - An owner that comes to its record, with no cut in the head, creates the mark: an object with the offset,
 //!   one per partition. Then it deletes in the head. A record that was written again, since its gateway got
 //!   no answer, has another offset than the mark and is passed over.

@@ -41,6 +41,21 @@ impl GraphiteStores {
         }
     }
 
+    /// Returns true if the bucket names the Graphite store of a tenant. Blocks the thread.
+    ///
+    /// # Errors
+    /// As [`GraphiteStores::ensure`].
+    pub(super) fn exists(&self, tenant: &TenantId) -> Result<bool, String> {
+        if self.known.lock().contains(tenant) {
+            return Ok(true);
+        }
+        let folder = Folder::of_tenant(tenant);
+        let request = RequestContext::with_timeout(&*self.clock, folder, UPDATE_TIMEOUT, Purpose::Catalog);
+        let read = self.handle.block_on(self.snapshots.reader().read_latest(&request));
+        let latest = read.map_err(|error| error.to_string())?;
+        Ok(latest.is_some_and(|latest| latest.snapshot.content.has_graphite))
+    }
+
     /// Makes sure that the bucket names the Graphite store of a tenant. The first call for a tenant reads the
     /// bucket, and blocks the thread.
     ///

@@ -21,10 +21,19 @@ pub struct LogOffsets {
 
 impl LogOffsets {
     /// Adds the position of a record.
-    fn note(&mut self, position: Position) {
+    pub(super) fn note(&mut self, position: Position) {
         self.topic = Some(position.topic);
         let newest = self.newest.entry(position.partition).or_insert(position.offset);
         *newest = position.offset.max(*newest);
+    }
+
+    /// Adds the offsets of a later request.
+    pub(super) fn join(&mut self, later: LogOffsets) {
+        self.topic = later.topic.or(self.topic);
+        for (partition, offset) in later.newest {
+            let newest = self.newest.entry(partition).or_insert(offset);
+            *newest = offset.max(*newest);
+        }
     }
 
     /// Returns `TOPIC:PARTITION:OFFSET`, separated by commas; `None` without records, and for more than 100

@@ -3,7 +3,8 @@
 //!
 //! Invariants: the cuts of a store are published in their order; samples leave the head only once the
 //! catalogue has had their cut for [`OwnerOptions::seam`], so that a reader with an older catalogue still
-//! finds them; the offset is stored after the cuts that it passes.
+//! finds them, or earlier if a deletion waits, as readers are then asked for a newer one; a cut after the
+//! record of an open deletion waits for its end; the offset is stored after the cuts that it passes.
 //! Not here: the rules (`model::cut`), windows and samples of cuts (`windows`, `tsdb`).
 
 use std::sync::Arc;
@@ -17,14 +18,15 @@ use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
 use chronolith_model::cut::{block_name_hash, may_publish};
 use chronolith_model::log_position::{LogPartition, Position};
 use chronolith_model::{StoreId, TimeRange};
-use chronolith_tsdb::{CutBlock, CutWindow, Tsdb};
+use chronolith_tsdb::{CutBlock, CutWindow};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use super::deletions::OwnerDeletions;
 use super::options::OwnerOptions;
+use super::owned::Owned;
 use super::resume::{Stored, StoredResume};
-use super::status::StatusState;
-use super::windows::{Held, OwnerWindows};
+use super::windows::Held;
 
 /// Longest time of the upload of a block.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -50,14 +52,15 @@ pub(super) struct Publication {
     /// Name of this process in names of blocks.
     writer: Mutex<[u8; 16]>,
     options: OwnerOptions,
+    deletions: Arc<OwnerDeletions>,
 }
 
-/// The parts of an owner that a publication changes.
-#[derive(Clone, Copy)]
-pub(super) struct Owned<'a> {
-    pub(super) windows: &'a OwnerWindows,
-    pub(super) tsdb: &'a Tsdb,
-    pub(super) status: &'a StatusState,
+/// Result of an attempt to publish a cut.
+enum Outcome {
+    /// The catalogue has it.
+    Settled,
+    /// Number of the deletion for which the cut waits.
+    Waits(u64),
 }
 
 impl Publication {
@@ -67,6 +70,7 @@ impl Publication {
         handle: &Handle,
         stored_resume: StoredResume,
         options: OwnerOptions,
+        deletions: Arc<OwnerDeletions>,
     ) -> Publication {
         let partition = stored_resume.partition();
         let mut writer = [0; 16];
@@ -80,6 +84,7 @@ impl Publication {
             resume: Mutex::new(ResumeState { stored: 0, stored_ns: 0 }),
             writer: Mutex::new(writer),
             options,
+            deletions,
         }
     }
 
@@ -89,11 +94,13 @@ impl Publication {
     /// # Errors
     /// The last reason for which something was not done; a later call repeats it.
     pub(super) fn step(&self, owned: Owned<'_>, next: Position) -> Result<bool, String> {
-        let mut failure = None;
+        let mut failure = self.deletions.step(owned).err();
         let mut is_any = false;
+        let mut waits_for = None;
         for (store, held) in owned.windows.next_to_publish() {
             match self.publish(owned, &store, &held) {
-                Ok(()) => is_any = true,
+                Ok(Outcome::Settled) => is_any = true,
+                Ok(Outcome::Waits(number)) => waits_for = Some(number),
                 Err(error) => {
                     let cut = held.cut;
                     failure =
@@ -105,15 +112,15 @@ impl Publication {
         // Published samples hold the offset back until they have left.
         let has_moved = is_any || *dropped.as_ref().unwrap_or(&false);
         let resumed = self.store_resume(owned, has_moved);
-        owned.status.note_windows(owned.windows.counts());
+        owned.status.note_windows(owned.windows.counts(), waits_for);
         match failure.or(dropped.err()).or(resumed.err()) {
             Some(error) => Err(error),
             None => Ok(is_any),
         }
     }
 
-    /// Publishes a cut of a store, which settles it.
-    fn publish(&self, owned: Owned<'_>, store: &StoreId, held: &Held) -> Result<(), String> {
+    /// Publishes a cut of a store, which settles it, unless a deletion holds it back.
+    fn publish(&self, owned: Owned<'_>, store: &StoreId, held: &Held) -> Result<Outcome, String> {
         let Some(folder) = owned.tsdb.cuts().folder_of(store) else {
             tracing::info!(
                 ?store,
@@ -121,14 +128,17 @@ impl Publication {
                 "left out the cut windows of a store that no longer exists"
             );
             owned.windows.settle(store, held.cut, 0);
-            return Ok(());
+            return Ok(Outcome::Settled);
         };
         let publisher = self.uploader.publisher();
         let request = self.request(&folder, CATALOGUE_TIMEOUT);
         let catalogue = self.wait(catalogue_for_cuts(publisher, &request))?;
         if !may_publish(catalogue.cut_of(self.partition), held.cut) {
             owned.windows.settle(store, held.cut, catalogue.number);
-            return Ok(());
+            return Ok(Outcome::Settled);
+        }
+        if let Some(number) = self.deletions.waits_for(&folder, held.cut).map_err(text)? {
+            return Ok(Outcome::Waits(number));
         }
         let mut records = Vec::new();
         for window in &held.taken {
@@ -157,7 +167,7 @@ impl Publication {
             }
         };
         owned.windows.settle(store, held.cut, catalogue.number);
-        Ok(())
+        Ok(Outcome::Settled)
     }
 
     /// Writes and uploads the block of a window; `None` if it has no samples.

@@ -8,6 +8,7 @@ use chronolith_replicated_log::Bounds;
 use parking_lot::Mutex;
 
 use super::windows::WindowCounts;
+use crate::deletions::DeletionsSnapshot;
 
 /// Time by which the clock of a gateway may be ahead of the log's; a record further ahead does not move the
 /// time of the partition.
@@ -44,6 +45,31 @@ pub struct OwnerStatus {
     pub fault: Option<String>,
     /// Windows and their publication.
     pub cuts: CutStatus,
+    /// Deletions of the cluster, as this owner has read their list.
+    pub deletions: DeletionStatus,
+}
+
+/// Open deletions of the cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeletionStatus {
+    /// Deletions that are open.
+    pub open_count: usize,
+    /// Clock of the process that created the oldest one of them, milliseconds since 1970.
+    pub oldest_ms: Option<i64>,
+    /// Deletions in the list, those that are done and kept included.
+    pub listed_count: usize,
+}
+
+impl DeletionStatus {
+    /// Returns the state of a list.
+    #[must_use]
+    pub fn of(list: &DeletionsSnapshot) -> DeletionStatus {
+        DeletionStatus {
+            open_count: list.open().count(),
+            oldest_ms: list.open().map(|deletion| deletion.created_ms).min(),
+            listed_count: list.deletions.len(),
+        }
+    }
 }
 
 /// Windows of an owner and their publication.
@@ -57,6 +83,8 @@ pub struct CutStatus {
     pub resume: Option<u64>,
     /// Blocks that this owner has published since the start.
     pub published_block_count: u64,
+    /// Number of the open deletion for which a cut waits.
+    pub waits_for_deletion: Option<u64>,
     /// Reason why the last publication failed; reads and writes go on.
     pub fault: Option<String>,
 }
@@ -134,13 +162,24 @@ impl StatusState {
         status.next_offset.is_some() && u128::from(status.lag_ms.unsigned_abs()) < ready_lag.as_millis()
     }
 
-    pub(super) fn note_windows(&self, counts: WindowCounts) {
+    pub(super) fn note_windows(&self, counts: WindowCounts, waits_for_deletion: Option<u64>) {
         let mut status = self.0.lock();
         let CutStatus { published_block_count, ref mut fault, .. } = status.cuts;
         let WindowCounts { open_window_count, held_cut_count, resume } = counts;
         let fault = fault.take();
         let resume = Some(resume);
-        status.cuts = CutStatus { open_window_count, held_cut_count, resume, published_block_count, fault };
+        status.cuts = CutStatus {
+            open_window_count,
+            held_cut_count,
+            resume,
+            published_block_count,
+            waits_for_deletion,
+            fault,
+        };
+    }
+
+    pub(super) fn note_deletions(&self, deletions: DeletionStatus) {
+        self.0.lock().deletions = deletions;
     }
 
     pub(super) fn note_published(&self, block_count: usize) {

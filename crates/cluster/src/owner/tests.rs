@@ -231,17 +231,22 @@ fn samples(rng: &Rng, arrival_ms: i64) -> Vec<u8> {
 
 /// A record with the samples of a batch.
 fn encode_samples(batch: &WriteBatch, arrival_ms: i64, duplicates: DuplicatePolicy) -> Vec<u8> {
-    let series: Vec<u32> = (0..batch.series.len() as u32).collect();
-    let part = BatchPart { series: &series, exemplars: &[], metadata: &[] };
     let request = RecordOrigin {
         tenant: TenantId::anonymous(),
         store: RecordStore::Default,
         request_id: String::new(),
         arrival_ms,
     };
+    encode_of(&request, batch, duplicates)
+}
+
+/// A record with the samples of a batch, of a request.
+fn encode_of(request: &RecordOrigin, batch: &WriteBatch, duplicates: DuplicatePolicy) -> Vec<u8> {
+    let series: Vec<u32> = (0..batch.series.len() as u32).collect();
+    let part = BatchPart { series: &series, exemplars: &[], metadata: &[] };
     let mut records = Vec::new();
     RecordEncoder::default()
-        .encode(SampleOrigin { request: &request, duplicates }, batch, part, |bytes| {
+        .encode(SampleOrigin { request, duplicates }, batch, part, |bytes| {
             records.push(bytes.to_vec());
         })
         .expect("small");
@@ -260,7 +265,7 @@ fn catch_up(test_env: &TestEnv, owner: &Owner) {
     let end = test_env.connect().bounds(P0).expect("bounds").end;
     for _ in 0..10_000 {
         match owner.step() {
-            Ok(()) | Err(StepError::Retry(_)) => {}
+            Ok(()) | Err(StepError::Retry(_) | StepError::Wait(_)) => {}
             Err(StepError::Stop(error)) => panic!("{error}"),
         }
         let status = owner.status();
@@ -354,7 +359,7 @@ fn damaged_records_are_kept_aside_and_later_versions_stop_the_owner() {
 
 /// Covers a regression: an owner waited for ever at a record of a store that its databases did not have.
 #[test]
-fn records_of_a_store_that_nobody_knows_are_kept_aside() {
+fn records_of_a_store_that_nobody_knows_and_deletions_without_a_number_are_kept_aside() {
     let test_env = TestEnv::new(7, SimFaults::default());
     let log = test_env.connect();
     let (owner, _store) = test_env.owner();
@@ -364,15 +369,21 @@ fn records_of_a_store_that_nobody_knows_are_kept_aside() {
         request_id: String::new(),
         arrival_ms: START_MS,
     };
+    let mut batch = WriteBatch::from_labels();
+    batch.push_labels(&Labels::from_pairs([("__name__", "s0")]), &[(START_MS, 1.0)]);
+    let of_unknown_store = encode_of(&origin, &batch, DuplicatePolicy::KeepFirst);
     let mut deletion = Vec::new();
+    let origin = RecordOrigin { store: RecordStore::Default, ..origin };
     let content = Record::Delete { origin, number: None, selectors: Vec::new(), range: TimeRange::ALL };
     encode_event(&content, &mut deletion).expect("small");
-    let offset = test_env.send(&log, &deletion);
+    let first = test_env.send(&log, &of_unknown_store);
+    let second = test_env.send(&log, &deletion);
     test_env.send(&log, &tick(START_MS));
     catch_up(&test_env, &owner);
     let status = owner.status();
-    assert_eq!((status.applied_count, status.refused_count, status.last_refused), (1, 1, Some(offset)));
-    assert_eq!(test_env.kept(), BTreeMap::from([(offset, Bytes::from(deletion))]));
+    assert_eq!((status.applied_count, status.refused_count, status.last_refused), (1, 2, Some(second)));
+    let kept = [(first, Bytes::from(of_unknown_store)), (second, Bytes::from(deletion))];
+    assert_eq!(test_env.kept(), BTreeMap::from(kept));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! samples.
 //! Not here: the rules (`model::cut`), publication (`publish`), bytes (`format::owned_windows`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -77,8 +77,11 @@ struct State {
     /// Time of the partition when a window was opened.
     opened_ms: BTreeMap<(StoreId, i64), i64>,
     held: BTreeMap<StoreId, VecDeque<Held>>,
-    /// First catalogue that has all samples which have left the head since the start, or are about to.
+    /// First catalogue that has all samples which have left the head since the start, or are about to, and
+    /// the tombstones of deletions that are done.
     left: BTreeMap<StoreId, u64>,
+    /// Stores with samples of cuts for which a deletion waits.
+    leaving_early: BTreeSet<StoreId>,
 }
 
 /// Windows of an owner.
@@ -177,8 +180,13 @@ impl OwnerWindows {
     }
 
     fn with(env: &Env, data_dir: &Path, windows: OwnedWindows<StoreId>) -> OwnerWindows {
-        let state =
-            State { windows, opened_ms: BTreeMap::new(), held: BTreeMap::new(), left: BTreeMap::new() };
+        let state = State {
+            windows,
+            opened_ms: BTreeMap::new(),
+            held: BTreeMap::new(),
+            left: BTreeMap::new(),
+            leaving_early: BTreeSet::new(),
+        };
         OwnerWindows {
             env: env.clone(),
             path: data_dir.join(FILE),
@@ -223,6 +231,21 @@ impl OwnerWindows {
     /// Offset of the oldest cut of a store with samples in the head.
     pub(super) fn oldest_held(&self, store: &StoreId) -> Option<u64> {
         self.state.lock().held.get(store)?.front().map(|held| held.cut)
+    }
+
+    /// Lets samples of cuts of a store leave the head as soon as their cuts are settled.
+    pub(super) fn leave_early(&self, store: &StoreId) {
+        let mut state = self.state.lock();
+        if !state.leaving_early.contains(store) {
+            state.leaving_early.insert(store.clone());
+        }
+    }
+
+    /// Makes readers of a store need catalogue `number` or a later one.
+    pub(super) fn require_catalogue(&self, store: &StoreId, number: u64) {
+        let mut state = self.state.lock();
+        let left = state.left.entry(store.clone()).or_insert(0);
+        *left = number.max(*left);
     }
 
     /// Returns true if an open window has ended, and was opened, `delay_ms` before `log_ms`.
@@ -302,13 +325,15 @@ impl OwnerWindows {
         held.expect("a cut that is published is held").settled = Some(Settled { at_ns, catalogue });
     }
 
-    /// Removes and returns the samples of cuts that were settled `age_ns` ago; their cuts stay until
-    /// [`OwnerWindows::forget_dropped`]. Returns true as well if samples have left before.
+    /// Removes and returns the samples of cuts that were settled `age_ns` ago, or now if they leave early;
+    /// their cuts stay until [`OwnerWindows::forget_dropped`]. Returns true as well if samples have left
+    /// before.
     pub(super) fn take_settled(&self, age_ns: u64) -> (Vec<CutWindow>, bool) {
         let now_ns = self.env.clock.mono_ns();
         let mut state = self.state.lock();
         let mut leaving: BTreeMap<StoreId, Vec<u64>> = BTreeMap::new();
         for (store, held) in &state.held {
+            let age_ns = if state.leaving_early.contains(store) { 0 } else { age_ns };
             let old = held.iter().filter(|held| state.may_leave(store, held, now_ns, age_ns));
             let old: Vec<u64> = old.map(|held| held.cut).collect();
             if !old.is_empty() {
@@ -345,6 +370,7 @@ impl OwnerWindows {
             held.retain(|held| held.settled.is_none() || !held.taken.is_empty());
         }
         after.held.retain(|_, held| !held.is_empty());
+        after.leaving_early.retain(|store| after.held.contains_key(store));
         self.write(&after, next)?;
         *state = after;
         Ok(())
@@ -368,7 +394,8 @@ impl OwnerWindows {
         self.state.lock().resume()
     }
 
-    /// First catalogue of a store that has all samples which have left the head since the start; 0 = none.
+    /// First catalogue of a store that has all samples which have left the head since the start, and all
+    /// tombstones of deletions that are done; 0 = none.
     pub(super) fn catalogue_needed(&self, store: &StoreId) -> u64 {
         self.state.lock().left.get(store).copied().unwrap_or(0)
     }
