@@ -8,6 +8,7 @@
 //! (`chronolith-server`).
 
 mod context;
+mod deletions;
 mod owners;
 mod partitions;
 mod status;

@@ -25,6 +25,14 @@ pub trait Storage: Send + Sync {
     /// It is read only.
     fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)>;
 
+    /// Returns the typed source of a store for a deletion, which has to find all series.
+    ///
+    /// # Errors
+    /// The text for the client, if the process does not see all series of the store.
+    fn source_of_all(&self, store: &StoreId) -> Result<Arc<dyn Queryable>, String> {
+        Ok(self.source(store))
+    }
+
     /// Deletes samples; durable when it returns.
     ///
     /// # Errors

@@ -103,8 +103,12 @@ impl Lifecycle {
     /// `unavailable` while the replay runs or the server stops; 405 on a read-only server over a bucket and
     /// on a gateway.
     pub fn readable_store(&self) -> Result<&Arc<Tsdb>, Refusal> {
-        let has_gateway = self.roles.roles().has(Role::Gateway);
-        let refusal = if has_gateway { Refusal::NoStore } else { Refusal::ReadOnly };
+        let roles = self.roles.roles();
+        let refusal = match (roles.has(Role::Gateway), roles.has(Role::Query)) {
+            (true, _) => Refusal::NoStore,
+            (false, true) => Refusal::QueryNode,
+            (false, false) => Refusal::ReadOnly,
+        };
         self.answering()?.store.as_ref().ok_or(refusal)
     }
 

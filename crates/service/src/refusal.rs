@@ -37,9 +37,15 @@ pub enum Refusal {
     /// A write or a change to an owner.
     #[error(
         "this server stores a partition of the replicated log (--role owner), whose records alone change it; \
-         send writes to a gateway"
+         send writes and deletions to a gateway"
     )]
     Owner,
+    /// A write or a change to a query node.
+    #[error(
+        "this server answers queries over a cluster (--role query) and stores nothing; send writes and \
+         deletions to a gateway"
+    )]
+    QueryNode,
     /// A request for samples, a write or a change to a server that maintains the bucket.
     #[error(
         "this server maintains the bucket (--role store) and has no samples; send writes to a gateway, and \

@@ -24,6 +24,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use super::context::{Outcome, Tool, with_json};
+use super::deletions::open_deletions;
 use crate::settings::{ToolSettings, add_tool_flags};
 use crate::table::{Column, aligned};
 
@@ -81,6 +82,7 @@ pub(super) fn run(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
         }
         "remove" => {
             let numbers = numbers();
+            check_deletions(&tool, &bucket, &numbers)?;
             check_published(&tool, &bucket, &numbers)?;
             change(&tool, &bucket, PartitionChange::Remove(&numbers))?
         }
@@ -128,6 +130,19 @@ fn check_log(tool: &Tool, numbers: &[u32]) -> anyhow::Result<()> {
              topic first, with kafka-topics.sh --alter --partitions or the tool of your broker"
         ),
     }
+}
+
+/// Checks that no open deletion waits for partitions, whose owners are stopped afterwards.
+fn check_deletions(tool: &Tool, bucket: &Arc<Store>, numbers: &[u32]) -> anyhow::Result<()> {
+    let open = open_deletions(bucket, &tool.env, tool.handle()).context("reading the list of deletions")?;
+    for (number, deletion) in numbers.iter().flat_map(|number| open.iter().map(move |one| (*number, one))) {
+        anyhow::ensure!(
+            !deletion.waits_for(PartitionId(number)),
+            "partition {number}: deletion {} waits until its owner has passed the record",
+            deletion.number()
+        );
+    }
+    Ok(())
 }
 
 /// Checks that partitions were drained long enough ago, and that no sample of them is in an owner alone.

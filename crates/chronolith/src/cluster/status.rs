@@ -17,6 +17,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::context::{Outcome, Tool};
+use super::deletions::{OpenDeletion, open_deletions};
 use super::owners::{Owned, table};
 use crate::settings::{ToolSettings, add_tool_flags};
 use crate::table::{Column, aligned};
@@ -64,6 +65,8 @@ struct Report {
     has_owners: bool,
     /// Reason why the owners are not known.
     lookup_fault: Option<String>,
+    /// Open deletions; none without a bucket.
+    deletions: Vec<OpenDeletion>,
 }
 
 pub(super) fn run(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
@@ -83,6 +86,8 @@ pub(super) fn run(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
     if let Some(bucket) = tool.bucket_if_named()? {
         let map = newest_map(&bucket, env, tool.handle()).context("reading the partition map")?;
         let now_ms = env.clock.now_ms();
+        let open = open_deletions(&bucket, env, tool.handle());
+        report.deletions = open.context("reading the list of deletions")?;
         report.known.extend(map.iter().flat_map(|snapshot| recent_partitions(&snapshot.map, now_ms)));
     }
     let is_sound = report.is_sound();
@@ -178,6 +183,7 @@ impl Report {
             text.push_str(&table(&self.owned, &without_owner));
             text.push_str(&format!("{} partitions without a ready owner\n", unavailable.len()));
         }
+        self.deletions.iter().for_each(|deletion| text.push_str(&deletion.line()));
         text
     }
 
@@ -191,6 +197,7 @@ impl Report {
             "partitions": self.owned.iter().map(Owned::json).collect::<Vec<_>>(),
             "unavailablePartitions": unavailable.iter().map(|partition| partition.0).collect::<Vec<_>>(),
             "lookupFault": self.lookup_fault,
+            "openDeletions": self.deletions.iter().map(OpenDeletion::json).collect::<Vec<_>>(),
         });
         format!("{value}\n")
     }

@@ -95,7 +95,8 @@ fn delete_all(session: &Session<'_>, deletions: Vec<Deletion>) -> Result<(), Sta
 fn has_series(session: &Session<'_>, matchers: &[Matcher]) -> Result<bool, StatementError> {
     for store in stores(session)? {
         let selector = Selector { matchers, range: TimeRange::ALL };
-        let names = session.storage.source(&store).label_values(METRIC_NAME, &selector, 1, session.ctx)?;
+        let source = session.storage.source_of_all(&store).map_err(StatementError::Text)?;
+        let names = source.label_values(METRIC_NAME, &selector, 1, session.ctx)?;
         if !names.is_empty() {
             return Ok(true);
         }
@@ -112,7 +113,8 @@ fn series_of(
     range: TimeRange,
 ) -> Result<Vec<Vec<Matcher>>, StatementError> {
     let mut selectors: Vec<Vec<Matcher>> = Vec::new();
-    let mut batches = session.storage.source(store).select(&Selector { matchers, range }, session.ctx)?;
+    let source = session.storage.source_of_all(store).map_err(StatementError::Text)?;
+    let mut batches = source.select(&Selector { matchers, range }, session.ctx)?;
     let mut batch = Vec::new();
     let mut has_more = true;
     let mut previous: Option<Labels> = None;

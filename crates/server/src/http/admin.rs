@@ -9,9 +9,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
-use chronolith_model::{Deletion, StoreId};
+use chronolith_cluster::gateway::{Deleted, DeletionError, Gateway, GatewayDeletion, RecordStore};
+use chronolith_model::{Deletion, Matcher, StoreId, TimeRange};
 use chronolith_service::access::Identity;
 use chronolith_service::limits::ADMIN_QUEUE_WAIT;
+use chronolith_service::write::destination::Destination;
 use chronolith_tsdb::{AdminError, SnapshotHead, Tsdb};
 use serde_json::json;
 
@@ -19,6 +21,7 @@ use super::call::{self, Call};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::graphite::delete::graphite_store;
+use super::offsets;
 use super::params::Params;
 use super::series::{selectors, time_range};
 use super::status;
@@ -28,7 +31,9 @@ pub(super) async fn delete_series(
     State(web): State<Arc<Web>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = open(&web, request).await?;
+    check_switch(&web)?;
+    let destination = web.service.lifecycle.destination()?;
+    let call = call::open(&web, request).await?;
     call.params.well_formed()?;
     if call.params.all("match[]").next().is_none() {
         return Err(ApiError::bad_request("no match[] parameter provided"));
@@ -37,6 +42,14 @@ pub(super) async fn delete_series(
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
     let identity = call.identity.clone();
     let audit = call.audit.clone();
+    if let Destination::Log(gateway) = destination {
+        let deleted = delete_in_cluster(&web, &gateway, call, selectors, range).await?;
+        audit.set_count("series", deleted.series_count);
+        audit.set_count("blocks", deleted.block_count);
+        let mut response = no_content();
+        offsets::set(&deleted.offsets, &mut response);
+        return Ok(response);
+    }
     let deleted = run(&web, &identity, move |store| {
         // Queries see the series of Graphite clients as the tenant's own.
         let stores = [Some(StoreId::from(&call.tenant)), graphite_store(store, &call.tenant)];
@@ -48,6 +61,39 @@ pub(super) async fn delete_series(
     audit.set_count("series", deleted.series_count);
     audit.set_count("blocks", deleted.block_count);
     Ok(no_content())
+}
+
+/// Deletes samples in all partitions and in the bucket, until the timeout of queries.
+async fn delete_in_cluster(
+    web: &Arc<Web>,
+    gateway: &Arc<Gateway>,
+    call: Call,
+    selectors: Vec<Vec<Matcher>>,
+    range: TimeRange,
+) -> Result<Deleted, ApiError> {
+    let gateway = gateway.clone();
+    let identity = call.identity.clone();
+    let class = &web.service.admission.admin;
+    let deleted = dispatch::run_to_end(web, class, &identity, ADMIN_QUEUE_WAIT, move |web| {
+        // Queries see the series of Graphite clients as the tenant's own.
+        let graphite = gateway.existing_graphite_store(&call.tenant)?;
+        let of_store = |store| GatewayDeletion {
+            tenant: &call.tenant,
+            store,
+            selectors: &selectors,
+            range,
+            request_id: &call.info.id,
+        };
+        let requests: Vec<GatewayDeletion<'_>> =
+            [Some(RecordStore::Default), graphite].into_iter().flatten().map(of_store).collect();
+        let timeout_ns = web.service.options.query.timeout_ms.saturating_mul(1_000_000);
+        let deadline_ns = web.service.env.clock.mono_ns().saturating_add(timeout_ns);
+        gateway.deletions().delete_all(&requests, deadline_ns)
+    });
+    deleted.await?.map_err(|error: DeletionError| {
+        tracing::warn!(%error, "deletion not answered");
+        ApiError::from(&error)
+    })
 }
 
 pub(super) async fn clean_tombstones(
@@ -114,10 +160,15 @@ async fn open(web: &Web, request: Request) -> Result<Call, ApiError> {
 /// # Errors
 /// There is no admin API, or no store that may be changed.
 pub(super) fn check_enabled(web: &Web) -> Result<(), ApiError> {
+    check_switch(web)?;
+    web.service.lifecycle.store()?;
+    Ok(())
+}
+
+fn check_switch(web: &Web) -> Result<(), ApiError> {
     if !web.options.web.admin_api {
         return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled (web.enable-admin-api)"));
     }
-    web.service.lifecycle.store()?;
     Ok(())
 }
 

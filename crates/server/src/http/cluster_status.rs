@@ -91,6 +91,9 @@ fn owner_value(owner: &dyn PartitionOwner) -> Value {
         "resumeOffset": status.cuts.resume,
         "publishedBlocks": status.cuts.published_block_count,
         "publicationFault": status.cuts.fault,
+        "cutWaitsForDeletion": status.cuts.waits_for_deletion,
+        "openDeletions": status.deletions.open_count,
+        "oldestOpenDeletion": status.deletions.oldest_ms.map(rfc3339_ms),
     })
 }
 

@@ -4,7 +4,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use chronolith_cluster::gateway::{GatewayError, GatewayFault};
+use chronolith_cluster::gateway::{DeletionError, GatewayError, GatewayFault};
 use chronolith_model::QueryError;
 use chronolith_service::Refusal;
 use chronolith_service::admission::AdmissionError;
@@ -223,6 +223,7 @@ impl From<Refusal> for ApiError {
             | Refusal::Gateway
             | Refusal::NoStore
             | Refusal::Owner
+            | Refusal::QueryNode
             | Refusal::Maintenance => ErrorKind::ReadOnly,
             Refusal::Panicked(_) => ErrorKind::Internal,
         };
@@ -238,6 +239,15 @@ impl From<&GatewayError> for ApiError {
             GatewayFault::Invalid => ErrorKind::BadRequest,
         };
         ApiError::new(kind, error)
+    }
+}
+
+impl From<&DeletionError> for ApiError {
+    fn from(error: &DeletionError) -> ApiError {
+        match error {
+            DeletionError::Gateway(error) => ApiError::from(error),
+            error => ApiError::new(ErrorKind::Unavailable, error),
+        }
     }
 }
 

@@ -179,4 +179,24 @@ pub(crate) static OWNER: &[Metric<OwnerStatus>] = &[
         "1 if the last publication of cuts failed; writes and queries of recent samples go on.",
         |owner| f64::from(u8::from(owner.cuts.fault.is_some())),
     ),
+    Metric::gauge(
+        "chronolith_owner_open_deletions",
+        "Deletions of samples in the cluster that are not done, as this owner has read their list.",
+        |owner| owner.deletions.open_count as f64,
+    ),
+    Metric::optional_gauge(
+        "chronolith_owner_oldest_open_deletion_timestamp_seconds",
+        "Time since 1970 at which the oldest deletion that is not done was begun; none without one.",
+        |owner| owner.deletions.oldest_ms.map(|time_ms| time_ms as f64 / 1000.0),
+    ),
+    Metric::gauge(
+        "chronolith_owner_listed_deletions",
+        "Deletions in the list of the cluster, which has room for 1,000; those that are done stay for a day.",
+        |owner| owner.deletions.listed_count as f64,
+    ),
+    Metric::gauge(
+        "chronolith_owner_cut_waits_for_deletion",
+        "1 if a cut is not published before a deletion of its store is done.",
+        |owner| f64::from(u8::from(owner.cuts.waits_for_deletion.is_some())),
+    ),
 ];

@@ -47,7 +47,7 @@ impl Annotations {
 pub fn meta_tags_of(lifecycle: &Lifecycle, tenant: &TenantId) -> Result<Arc<MetaTags>, GraphiteError> {
     let stored = match lifecycle.readable_store() {
         Ok(store) => store.graphite().meta_tags(tenant),
-        Err(Refusal::ReadOnly | Refusal::NoStore) => Arc::default(),
+        Err(Refusal::ReadOnly | Refusal::NoStore | Refusal::QueryNode) => Arc::default(),
         Err(refusal) => return Err(refusal.into()),
     };
     parsed_meta_tags(&stored).map(Arc::new).map_err(GraphiteError::Invalid)

@@ -118,16 +118,24 @@ async fn run(web: &Arc<Web>, request: Request) -> Result<Response<Body>, InfluxE
 }
 
 /// Databases of the statements. Gateways and query nodes read and change the bucket for statements on the
-/// catalogue.
+/// catalogue; gateways delete samples by the log, and look for series where they have some.
 fn databases_of(web: &Web, request: &QueryRequest) -> Result<Databases, InfluxError> {
     let lifecycle = &web.service.lifecycle;
+    let is_deleting = |statement: &Statement| statement.need() == Need::Deletes;
     let is_on_catalog = request.statements.iter().all(Statement::is_on_catalog);
     if is_on_catalog && lifecycle.roles.changes_bucket_databases() {
         return Ok(Databases::of_catalog(&web.service)?);
     }
+    let is_gateway = lifecycle.roles.gateway().is_some();
+    if is_gateway && request.statements.iter().all(|one| one.is_on_catalog() || is_deleting(one)) {
+        return Ok(Databases::of(&web.service).or_else(|_| Databases::of_catalog(&web.service))?);
+    }
     let databases = Databases::of(&web.service)?;
     // A query is killed where it runs, with a store or without one.
-    let needs_store = |one: &Statement| one.is_writing() && !matches!(one, Statement::KillQuery { .. });
+    let needs_store = |one: &Statement| {
+        let is_kill = matches!(one, Statement::KillQuery { .. });
+        one.is_writing() && !is_kill && !(is_gateway && is_deleting(one))
+    };
     if request.statements.iter().any(needs_store) {
         // A read-only server has no store.
         lifecycle.store()?;

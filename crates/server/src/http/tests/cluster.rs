@@ -1,5 +1,7 @@
 //! Gateways and owners of a log in a directory: answers, readiness, samples that come back.
 
+mod deletions;
+
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,17 +39,37 @@ impl Drop for Process {
     }
 }
 
+/// Disk, clock, log and bucket of the processes of a cluster.
+struct Site {
+    env: Env,
+    clock: Arc<ManualClock>,
+    log: Arc<dyn ReplicatedLog>,
+    log_options: LogOptions,
+    bucket_url: &'static str,
+}
+
+impl Site {
+    fn new(partition_count: u32, bucket_url: &'static str) -> Site {
+        let mut log_options = LogOptions::new(LogAddress::Dir("/log".into()));
+        log_options.new_topic = Some(NewTopic { partition_count, replication_factor: 1 });
+        let (env, clock, _) = Env::fake(NOW_MS, 1);
+        let log = open_log(&env, RUNTIME.handle(), &log_options).expect("a directory");
+        Site { env, clock, log, log_options, bucket_url }
+    }
+}
+
 impl Process {
     fn new(roles: &str, partition_count: u32) -> Process {
         Process::with(roles, partition_count, |_| {})
     }
 
     fn with(roles: &str, partition_count: u32, change: impl FnOnce(&mut ServerOptions)) -> Process {
-        let mut log_options = LogOptions::new(LogAddress::Dir("/log".into()));
-        log_options.new_topic = Some(NewTopic { partition_count, replication_factor: 1 });
-        let (env, clock, _) = Env::fake(NOW_MS, 1);
-        let token = write_token(&env);
-        let server = Fixture::with_env(env, |options| {
+        Process::on(&Site::new(partition_count, "memory://"), roles, change)
+    }
+
+    fn on(site: &Site, roles: &str, change: impl FnOnce(&mut ServerOptions)) -> Process {
+        let token = write_token(&site.env);
+        let server = Fixture::with_env(site.env.clone(), |options| {
             options.web.admin_api = true;
             if roles.contains("query") {
                 options.nodes.token_file = Some(token);
@@ -55,12 +77,12 @@ impl Process {
             }
             let cluster = &mut options.service.cluster;
             cluster.roles = roles.parse().expect("roles");
-            cluster.log = Some(log_options.clone());
+            cluster.log = Some(site.log_options.clone());
             cluster.owner.partition = Some(PartitionChoice::Number(0));
             change(options);
         });
         let service = &server.web.service;
-        let mut bucket = BucketOptions::new("memory://");
+        let mut bucket = BucketOptions::new(site.bucket_url);
         set_cluster_options(&mut bucket, &service.options.cluster);
         server.web.read_node_token().expect("a token");
         let sources = BucketSources::open(&bucket, &service.env, RUNTIME.handle()).expect("valid");
@@ -73,13 +95,18 @@ impl Process {
         if roles.contains("query") {
             service.lifecycle.set_sources(sources);
         }
-        let log = open_log(&service.env, RUNTIME.handle(), &log_options).expect("a directory");
         if roles.contains("gateway") {
             let bucket = service.bucket.get().expect("set").bucket();
-            gateway::open(&server.web, log.clone(), bucket, RUNTIME.handle().clone());
+            gateway::open(&server.web, site.log.clone(), bucket, RUNTIME.handle().clone());
             rule_lease::open(&server.web, bucket, RUNTIME.handle().clone());
         }
-        Process { server, clock, log, stop: Arc::default(), owner: None }
+        Process {
+            server,
+            clock: site.clock.clone(),
+            log: site.log.clone(),
+            stop: Arc::default(),
+            owner: None,
+        }
     }
 
     /// A process whose roles have started.
@@ -242,8 +269,8 @@ async fn a_gateway_refuses_queries_changes_and_databases_that_the_bucket_does_no
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}: {}", answer.text);
         assert!(answer.text.contains(text), "{path}: {}", answer.text);
     }
-    let delete = Request::post("/api/v1/admin/tsdb/delete_series?match[]=up").body(Body::empty());
-    let answer = process.server.send(delete.expect("a request")).await;
+    let clean = Request::post("/api/v1/admin/tsdb/clean_tombstones").body(Body::empty());
+    let answer = process.server.send(clean.expect("a request")).await;
     assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{}", answer.text);
     let line = Request::post("/write?db=telegraf").body(Body::from("cpu v=1")).expect("a request");
     let answer = process.server.send(line).await;
@@ -518,7 +545,7 @@ async fn what_a_cluster_has_no_place_for_is_refused_by_name() {
     let (status, text) = statements(&process.server, query).await;
     assert_eq!(status, 200, "{text}");
     assert!(text.contains("a cluster has no continuous queries"), "{text}");
-    for statement in ["CREATE USER a WITH PASSWORD 'b'", "DROP MEASUREMENT cpu", "SELECT v FROM cpu"] {
+    for statement in ["CREATE USER a WITH PASSWORD 'b'", "SELECT v FROM cpu"] {
         let (status, text) = statements(&process.server, statement).await;
         assert_eq!(status, 405, "{statement}: {text}");
     }
@@ -539,6 +566,19 @@ async fn a_query_node_creates_databases_too() {
     for statement in ["SELECT v INTO w FROM cpu", "CREATE USER a WITH PASSWORD 'b'", "DROP MEASUREMENT cpu"] {
         let (status, text) = statements(&server, statement).await;
         assert_eq!(status, 405, "{statement}: {text}");
+    }
+}
+
+/// Rules that add tags are of a store, which a query node does not have.
+#[tokio::test]
+async fn a_query_node_answers_graphite_without_rules_of_tags() {
+    let server = Fixture::with(|options| options.service.cluster.roles = "query".parse().expect("a role"));
+    let sources =
+        BucketSources::open(&BucketOptions::new("memory://"), &server.web.service.env, RUNTIME.handle());
+    server.web.service.lifecycle.set_sources(Arc::new(sources.expect("valid")));
+    for path in ["/render?target=seriesByTag(%27name=a%27)&format=json", "/tags/findSeries?expr=name=a"] {
+        let answer = server.get(path).await;
+        assert_eq!((answer.status, answer.text.trim()), (StatusCode::OK, "[]"), "{path}");
     }
 }
 

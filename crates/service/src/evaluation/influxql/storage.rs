@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::write::destination::Destination;
 use crate::write::{TargetStore, WriteTarget};
+use chronolith_cluster::gateway::{Gateway, GatewayDeletion, GatewayError, RecordStore};
+use chronolith_cluster::options::{Role, Roles};
+use chronolith_cluster::partition_states::partition_states;
 use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::{
@@ -16,6 +19,20 @@ use super::databases::TenantDatabases;
 use crate::evaluation::call_context::CallContext;
 use crate::influx::password;
 use crate::service::Service;
+
+/// Refusal of a deletion whose series have to be found one by one.
+const PARTIAL_VIEW: &str = "the condition selects series one by one, and this server does not see all of them; \
+                            send the statement to a server with the roles gateway and query, or use conditions \
+                            that are joined by AND";
+
+/// Returns true if a process with these roles sees the series of all partitions.
+fn sees_all_series(roles: &Roles, gateway: &Gateway) -> bool {
+    let is_only_partition = || {
+        let map = gateway.partition_map();
+        map.is_some_and(|snapshot| partition_states(&snapshot.map).len() == 1)
+    };
+    roles.has(Role::Query) || (roles.has(Role::Owner) && is_only_partition())
+}
 
 /// The databases of one tenant.
 pub struct TenantStorage<'a> {
@@ -40,6 +57,31 @@ impl TenantStorage<'_> {
             Some(store) => Ok(store),
             None => self.service.lifecycle.store().map_err(|refusal| refusal.to_string()),
         }
+    }
+
+    /// Deletes samples in all partitions and in the bucket.
+    fn delete_in_cluster(&self, gateway: &Gateway, deletions: &[Deletion]) -> Result<(), String> {
+        let catalog = self.catalog();
+        let mut requests = Vec::with_capacity(deletions.len());
+        for Deletion { store, selectors, range } in deletions {
+            let policies = catalog.databases.iter().flat_map(|database| &database.policies);
+            let id = policies.filter(|policy| policy.store == *store).find_map(|policy| policy.bucket_id);
+            let id = id.ok_or_else(|| GatewayError::LocalStore.to_string())?;
+            requests.push(GatewayDeletion {
+                tenant: self.tenant,
+                store: RecordStore::Database(id),
+                selectors,
+                range: *range,
+                request_id: &"influxql",
+            });
+        }
+        let timeout_ms = self.service.options.influx.query_timeout_ms(self.service.options.query.timeout_ms);
+        let now_ns = self.service.env.clock.mono_ns();
+        let deadline_ns = now_ns.saturating_add(timeout_ms.saturating_mul(1_000_000));
+        let deleted =
+            gateway.deletions().delete_all(&requests, deadline_ns).map_err(|error| error.to_string())?;
+        self.deleted_series.fetch_add(deleted.series_count, Ordering::Relaxed);
+        Ok(())
     }
 
     fn limited(&self, source: Arc<dyn Queryable>) -> Arc<dyn Queryable> {
@@ -68,7 +110,19 @@ impl Storage for TenantStorage<'_> {
         Some((name, self.limited(self.databases.as_measurements())))
     }
 
+    fn source_of_all(&self, store: &StoreId) -> Result<Arc<dyn Queryable>, String> {
+        match self.service.lifecycle.roles.gateway() {
+            Some(gateway) if !sees_all_series(self.service.lifecycle.roles.roles(), gateway) => {
+                Err(PARTIAL_VIEW.to_owned())
+            }
+            _ => Ok(self.source(store)),
+        }
+    }
+
     fn delete(&self, deletions: &[Deletion]) -> Result<(), String> {
+        if let Some(gateway) = self.service.lifecycle.roles.gateway() {
+            return self.delete_in_cluster(gateway, deletions);
+        }
         let deleted = self.store()?.admin().delete_all(deletions).map_err(|error| error.to_string())?;
         self.deleted_series.fetch_add(deleted.series_count, Ordering::Relaxed);
         Ok(())
