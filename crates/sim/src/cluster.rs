@@ -13,6 +13,7 @@
 
 mod answer;
 mod checks;
+mod deletions;
 mod gateways;
 mod ledger;
 mod machine;
@@ -42,6 +43,7 @@ use tokio::runtime::Runtime;
 
 use self::answer::compare;
 use self::checks::Auditor;
+use self::deletions::Deletions;
 use self::gateways::Gateways;
 use self::ledger::{Ledger, Sample};
 use self::machine::{End, Machine, Site};
@@ -62,6 +64,9 @@ const SCRIPT_ROUNDS: u64 = 12;
 /// Rounds of two hours after which all windows are in blocks.
 const SETTLING_ROUNDS: usize = 6;
 const SETTLING_ROUND: Duration = Duration::from_secs(2 * 3600 + 60);
+/// Steps after each of these rounds in which owners append lost records of deletions, and end them.
+const DELETION_STEPS: usize = 4;
+const DELETION_STEP: Duration = Duration::from_secs(100);
 /// Faults of requests to the bucket while it is faulty.
 const FAULTY: FaultPlan = FaultPlan {
     unavailable: 60,
@@ -225,6 +230,7 @@ struct ClusterEnv {
     rng: Rng,
     ledger: Ledger,
     gateways: Gateways,
+    deletions: Deletions,
     machines: Vec<Machine>,
     partition_count: u32,
     auditor: Auditor,
@@ -263,6 +269,7 @@ impl ClusterEnv {
             node_starts: 0,
             rng: Rng::from_seed(seed),
             gateways,
+            deletions: Deletions::default(),
             machines: Vec::new(),
             partition_count,
             counts: ClusterTally::default(),
@@ -295,6 +302,8 @@ impl ClusterEnv {
         counts.acknowledged = self.gateways.tally.acknowledged_requests;
         counts.unacknowledged = self.gateways.tally.failed_attempts;
         counts.repeats = self.gateways.tally.repeats;
+        counts.deletions_begun = self.deletions.tally.begun;
+        counts.deletions_done = self.deletions.tally.done;
         counts.records = self.ledger.record_count;
         counts.cuts = self.ledger.cut_count;
         Tally {
@@ -317,6 +326,9 @@ impl ClusterEnv {
         self.change_cluster()?;
         for _ in 0..self.rng.below(5) {
             self.gateways.write(&self.site, &self.rng, &mut self.ledger)?;
+        }
+        if self.site.setup.deletes {
+            self.deletions.act(&self.gateways, &self.site, &self.rng)?;
         }
         self.gateways.tick();
         for idx in 0..self.machines.len() {
@@ -490,7 +502,8 @@ impl ClusterEnv {
         self.counts.queries += 1;
         let answer = self.node.read(tenant, &asked);
         let answer = answer.map_err(|error| format!("a query of {tenant:?} failed: {error}"))?;
-        let compared = compare(&self.ledger, tenant, &answer, is_applied);
+        let is_hidden = |number| self.deletions.is_hidden(number, &next);
+        let compared = compare(&self.ledger, tenant, &answer, is_applied, is_hidden);
         self.counts.compared += compared.map_err(|text| {
             let age_s = self.node.age().as_secs();
             format!("a query of {tenant:?} over owners at {next:?}, by a node of {age_s} s: {text}")
@@ -510,10 +523,15 @@ impl ClusterEnv {
         let end = log.bounds(machine.partition).map_err(|error| error.to_string())?.end;
         for _ in 0..CATCH_UP_STEPS_MAX {
             // Once more at the end: a cut is sent after the records were read.
-            let is_done = machine.next_offset() >= end;
+            let before = machine.next_offset();
+            let is_done = before >= end;
             machine.step()?;
             if is_done && machine.owner().status().fault.is_none() {
                 return Ok(());
+            }
+            if machine.next_offset() == before {
+                // The record of a deletion waits until the samples of cuts have left.
+                let _ = machine.publish();
             }
         }
         Err(format!("{} does not catch up: {:?}", machine.name, machine.owner().status()))
@@ -524,6 +542,8 @@ impl ClusterEnv {
         self.is_faulty = false;
         self.machines.iter_mut().for_each(|machine| machine.set_plan(FaultPlan::default()));
         self.machines.iter_mut().for_each(Machine::disarm);
+        // Owners end what the gateways have left.
+        self.deletions.abandon();
         self.site.topic.finish_arrivals();
         for round in 0..SETTLING_ROUNDS {
             self.site.clock.advance(SETTLING_ROUND);
@@ -536,8 +556,12 @@ impl ClusterEnv {
                 self.ledger.check_acknowledged()?;
                 self.query_all()?;
             }
-            for machine in &mut self.machines {
-                while machine.publish()? {}
+            for _ in 0..DELETION_STEPS {
+                self.site.clock.advance(DELETION_STEP);
+                for machine in &mut self.machines {
+                    while machine.publish()? {}
+                }
+                (0..self.machines.len()).try_for_each(|idx| self.catch_up(idx))?;
             }
         }
         self.check_settled()
@@ -555,6 +579,10 @@ impl ClusterEnv {
             }
         }
         self.read_log()?;
+        let open: Vec<u64> = self.auditor.deletions()?.open().map(|deletion| deletion.number).collect();
+        if !open.is_empty() {
+            return Err(format!("the deletions {open:?} are not done"));
+        }
         self.counts.compared += self.auditor.check_blocks(&self.ledger, |sample| sample.place.is_some())?;
         self.auditor.check_resume(&self.ledger, self.partition_count)?;
         (0..self.partition_count).try_for_each(|partition| self.auditor.verify(partition))

@@ -54,6 +54,10 @@ pub struct ClusterTally {
     pub races: u64,
     /// Partitions added and drained.
     pub map_changes: u64,
+    /// Deletions that gateways have begun.
+    pub deletions_begun: u64,
+    /// Deletions that their gateways have ended; owners end the others.
+    pub deletions_done: u64,
     /// Queries over owners and blocks.
     pub queries: u64,
     /// Checks of live blocks.
@@ -67,7 +71,8 @@ impl ClusterTally {
     #[must_use]
     pub(crate) fn acts(&self) -> u64 {
         let OwnerTally { starts, steps, publications, .. } = self.owners;
-        starts + steps + publications + self.races + self.map_changes + self.queries + self.checks
+        let gateways = self.map_changes + self.deletions_begun;
+        starts + steps + publications + self.races + gateways + self.queries + self.checks
     }
 
     /// Adds the counts of another simulation.
@@ -80,6 +85,8 @@ impl ClusterTally {
         self.cuts += other.cuts;
         self.races += other.races;
         self.map_changes += other.map_changes;
+        self.deletions_begun += other.deletions_begun;
+        self.deletions_done += other.deletions_done;
         self.queries += other.queries;
         self.checks += other.checks;
         self.compared += other.compared;

@@ -193,6 +193,7 @@ fn clusters_match_the_ledger() {
     assert!(owners.disk_ends > 20 && owners.request_ends > 5 && owners.lost_disks > 20, "{cluster:?}");
     assert!(owners.published_blocks > 100 && cluster.cuts > 50 && cluster.races > 50, "{cluster:?}");
     assert!(cluster.unacknowledged > 100 && cluster.map_changes > 0, "{cluster:?}");
+    assert!(cluster.deletions_begun > 5 && cluster.deletions_done > 0, "{cluster:?}");
 }
 
 #[test]

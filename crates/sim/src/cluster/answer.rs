@@ -1,6 +1,7 @@
 //! Answers of a cluster, and their comparison with the ledger.
 //!
-//! Invariant: an answer has only samples of records, with their values, each once, and all that are required.
+//! Invariant: an answer has only samples of records, with their values, each once, none of a deletion that is
+//! done, and all that are required.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,8 +37,8 @@ pub(super) fn read_all(source: &dyn Queryable, clock: Arc<dyn Clock>) -> Result<
     Ok(answer)
 }
 
-/// Compares the answer for a tenant with the ledger; `is_required` decides which samples may not be missing.
-/// Returns the number of samples.
+/// Compares the answer for a tenant with the ledger; `is_required` decides which samples may not be missing,
+/// `is_hidden` which deletions have to be done. Returns the number of samples.
 ///
 /// # Errors
 /// The difference.
@@ -46,6 +47,7 @@ pub(super) fn compare(
     tenant: &TenantId,
     answer: &Answer,
     is_required: impl Fn(&Sample) -> bool,
+    is_hidden: impl Fn(u64) -> bool,
 ) -> Result<u64, String> {
     let mut compared = 0;
     let mut found_series = 0;
@@ -57,7 +59,7 @@ pub(super) fn compare(
             found_series += usize::from(found.is_some());
             let found = found.unwrap_or(&none);
             compared += found.times.len() as u64;
-            compare_series(series, samples, found, &is_required)?;
+            compare_series(series, samples, found, &is_required, &is_hidden)?;
         }
     }
     match found_series == answer.len() {
@@ -71,6 +73,7 @@ fn compare_series(
     samples: &BTreeMap<i64, Sample>,
     found: &Columns,
     is_required: impl Fn(&Sample) -> bool,
+    is_hidden: impl Fn(u64) -> bool,
 ) -> Result<(), String> {
     let mut expected = samples.iter();
     for (at, &time) in found.times.iter().enumerate() {
@@ -79,8 +82,16 @@ fn compare_series(
                 return Err(format!("series {series} has a sample at {time} that was never written"));
             };
             if next == time {
-                if sample.place.is_none() {
-                    return Err(format!("series {series} has a sample at {time} that is in no record"));
+                match (sample.place, sample.taken_by) {
+                    (None, None) => {
+                        return Err(format!("series {series} has a sample at {time} that is in no record"));
+                    }
+                    (None, Some(number)) if is_hidden(number) => {
+                        return Err(format!(
+                            "series {series} has a sample at {time} that deletion {number} took: {sample:?}"
+                        ));
+                    }
+                    _ => {}
                 }
                 break;
             }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use chronolith_base::Env;
 use chronolith_bucket::snapshots::SnapshotReader;
 use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext, Store};
+use chronolith_cluster::deletions::{Deletions, DeletionsSnapshot};
 use chronolith_cluster::gateway::RecordStore;
 use chronolith_cluster::verify::{VerifyError, VerifyParts, verify_partition};
 use chronolith_format::bucket::catalogue::Snapshot;
@@ -79,18 +80,27 @@ impl Auditor {
         ledger: &Ledger,
         is_required: impl Fn(&Sample) -> bool + Copy,
     ) -> Result<u64, String> {
+        // Before the blocks: those that are read have the tombstones of deletions that are done.
+        let list = self.deletions()?;
+        let is_hidden = |number| list.find(number).is_none_or(|deletion| !deletion.is_open());
         let sources = self.sources();
         let mut compared = 0;
         for tenant in self.site.setup.tenants() {
             let answer = read_all(&*sources.queryable(&tenant), self.env.clock.clone());
             let answer = answer.map_err(|error| format!("blocks of {tenant:?}: {error}"))?;
-            compared += compare(ledger, &tenant, &answer, is_required)
+            compared += compare(ledger, &tenant, &answer, is_required, is_hidden)
                 .map_err(|error| format!("blocks of {tenant:?}: {error}"))?;
             for store in ledger.stores.iter().filter(|store| store.setup.tenant == tenant) {
                 self.check_copies(store, &answer)?;
             }
         }
         Ok(compared)
+    }
+
+    /// Returns the deletions of the bucket.
+    pub(super) fn deletions(&self) -> Result<Arc<DeletionsSnapshot>, String> {
+        let deletions = Deletions::new(self.store.clone(), &self.env, self.site.handle.clone());
+        deletions.read().map_err(|error| format!("reading the bucket: {error}"))
     }
 
     /// Blocks alone, as a process without owners reads them.
@@ -110,7 +120,7 @@ impl Auditor {
             let is_in_block =
                 answer.get(&series).is_some_and(|found| found.times.binary_search(&time).is_ok());
             let left = copies.entry(window_of(time)).or_default();
-            *left -= i64::from(is_in_block) + i64::from(sample.repeat_count);
+            *left -= i64::from(is_in_block) + sample.further_copies().cast_signed();
         }
         match copies.into_iter().find(|(_, left)| *left > 0) {
             None => Ok(()),

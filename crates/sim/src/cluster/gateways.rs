@@ -66,6 +66,11 @@ impl Gateways {
         Ok(Gateways { nodes, next_ms, last: None, tally: WriteTally::default() })
     }
 
+    /// Returns one of the gateways.
+    pub(super) fn any(&self, rng: &Rng) -> &Gateway {
+        &self.nodes[rng.below(self.nodes.len() as u64) as usize].gateway
+    }
+
     /// Ends a gateway with everything it had in memory, and starts it again.
     pub(super) fn restart(&mut self, site: &Site, rng: &Rng) -> Result<(), String> {
         let idx = rng.below(self.nodes.len() as u64) as usize;

@@ -1,16 +1,18 @@
 //! Ledger of a simulated cluster: samples that gateways have acknowledged, and the records that the log has
-//! of each.
+//! of each that no deletion has taken.
 //!
 //! Invariants: the value of a sample follows from series and time, so a repeat has the same value; records
 //! are read from the log itself, so the ledger needs no acknowledgement to know what owners may have.
 //! Not here: answers of the cluster (`answer`), requests (`gateways`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_cluster::gateway::RecordStore;
-use chronolith_format::record::{Record, decode_record};
+use chronolith_format::record::{Record, RecordOrigin, decode_record};
 use chronolith_model::log_position::PartitionId;
-use chronolith_model::{FIELD_LABEL, LabelSource, Labels, LabelsBuilder, TenantId, WriteBatch};
+use chronolith_model::{
+    FIELD_LABEL, LabelSource, Labels, LabelsBuilder, Matcher, TenantId, TimeRange, WriteBatch,
+};
 use chronolith_replicated_log::sim::SimTopic;
 
 use super::setup::{HOUR_MS, MINUTE_MS, SERIES_PER_STORE, StoreSetup};
@@ -28,12 +30,53 @@ pub(super) struct Place {
 }
 
 /// Sample of a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Sample {
     pub(super) is_acknowledged: bool,
+    /// First record with the sample that no deletion has taken.
     pub(super) place: Option<Place>,
-    /// Further records with the sample.
-    pub(super) repeat_count: u32,
+    /// Further records with the sample, likewise.
+    later: Vec<Place>,
+    /// Records with the sample that deletions have taken.
+    taken_count: u32,
+    /// Number of the last deletion that has taken one.
+    pub(super) taken_by: Option<u64>,
+}
+
+impl Sample {
+    /// Notes a record with the sample.
+    fn note(&mut self, place: Place) {
+        match self.place {
+            None => self.place = Some(place),
+            Some(_) => self.later.push(place),
+        }
+    }
+
+    /// Takes the records of the partition before the record of a deletion at `end`.
+    fn take(&mut self, number: u64, end: Place) {
+        let is_taken = |place: &Place| place.partition == end.partition && place.offset < end.offset;
+        let count = self.later.len() + usize::from(self.place.is_some());
+        self.later.retain(|place| !is_taken(place));
+        if self.place.is_some_and(|place| is_taken(&place)) {
+            self.place = (!self.later.is_empty()).then(|| self.later.remove(0));
+        }
+        let left = self.later.len() + usize::from(self.place.is_some());
+        if left < count {
+            self.taken_by = Some(number);
+            self.taken_count += (count - left) as u32;
+        }
+    }
+
+    /// Blocks that may have the sample, besides the block that a read shows.
+    pub(super) fn further_copies(&self) -> u64 {
+        self.later.len() as u64 + u64::from(self.taken_count)
+    }
+}
+
+/// Selection of a deletion.
+struct Erased {
+    selectors: Vec<Vec<Matcher>>,
+    range: TimeRange,
 }
 
 /// Run of samples of a series, at equal distances.
@@ -134,6 +177,8 @@ pub(super) struct Ledger {
     /// Offset of the next record that is read, per partition.
     next_offsets: Vec<u64>,
     batch: WriteBatch,
+    /// Partitions and numbers of deletions whose first record was read.
+    deletions: BTreeSet<(u32, u64)>,
     pub(super) record_count: u64,
     pub(super) cut_count: u64,
 }
@@ -149,6 +194,7 @@ impl Ledger {
             stores: stores.iter().enumerate().map(store).collect(),
             next_offsets: Vec::new(),
             batch: WriteBatch::from_labels(),
+            deletions: BTreeSet::new(),
             record_count: 0,
             cut_count: 0,
         }
@@ -183,8 +229,16 @@ impl Ledger {
                         let place = Place { partition, offset: record.offset };
                         self.note_record(&origin.tenant, origin.store, origin.arrival_ms, place)?;
                     }
+                    Record::Delete { origin, number: Some(number), selectors, range } => {
+                        let end = Place { partition, offset: record.offset };
+                        // Later records of the deletion are repeats.
+                        if self.deletions.insert((partition, number)) {
+                            self.delete(&origin, number, Erased { selectors, range }, end)?;
+                        }
+                    }
                     Record::Cut(_) => self.cut_count += 1,
-                    Record::Tick { .. } | Record::Delete { .. } => {}
+                    Record::Tick { .. } => {}
+                    Record::Delete { number: None, .. } => return Err("a deletion without a number".into()),
                 }
             }
         }
@@ -211,9 +265,33 @@ impl Ledger {
                     continue;
                 }
                 let sample = ledger.samples_of(number).entry(time_ms).or_default();
-                match sample.place {
-                    None => sample.place = Some(place),
-                    Some(_) => sample.repeat_count += 1,
+                sample.note(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the samples of a deletion whose record is at `end`.
+    fn delete(
+        &mut self,
+        origin: &RecordOrigin,
+        number: u64,
+        erased: Erased,
+        end: Place,
+    ) -> Result<(), String> {
+        let is_it =
+            |one: &&mut StoreLedger| one.setup.tenant == origin.tenant && one.setup.store == origin.store;
+        let ledger = self.stores.iter_mut().find(is_it).ok_or("a deletion of a store that nobody has")?;
+        let unit = origin.store.time_unit();
+        for (idx, samples) in ledger.series.iter_mut().enumerate() {
+            let id = (ledger.first_series + idx).to_string();
+            let selects = |matchers: &Vec<Matcher>| matchers.iter().all(|matcher| *matcher.value == *id);
+            if !erased.selectors.iter().any(selects) {
+                continue;
+            }
+            for (time_ms, sample) in samples.iter_mut() {
+                if erased.range.contains(unit.from_ms(*time_ms)) {
+                    sample.take(number, end);
                 }
             }
         }
@@ -223,8 +301,10 @@ impl Ledger {
     /// Returns an error if a sample was acknowledged and is in no record.
     pub(super) fn check_acknowledged(&self) -> Result<(), String> {
         for store in &self.stores {
-            let lost =
-                store.samples().find(|(_, _, sample)| sample.is_acknowledged && sample.place.is_none());
+            let is_lost = |sample: &Sample| {
+                sample.is_acknowledged && sample.place.is_none() && sample.taken_by.is_none()
+            };
+            let lost = store.samples().find(|(_, _, sample)| is_lost(sample));
             if let Some((series, time, _)) = lost {
                 return Err(format!("series {series} at {time} was acknowledged, and no record has it"));
             }

@@ -45,6 +45,8 @@ pub(super) struct ClusterSetup {
     pub(super) catalogue_poll: Duration,
     /// True if partitions are added and drained.
     pub(super) changes_partitions: bool,
+    /// True if gateways delete samples.
+    pub(super) deletes: bool,
     /// Longest run of samples of a series in a request.
     pub(super) run_count_max: u64,
     /// One run of this many is hours old.
@@ -73,6 +75,7 @@ impl ClusterSetup {
             faults,
             catalogue_poll: NEVER,
             changes_partitions: rng.below(2) == 0,
+            deletes: !seed.is_multiple_of(3),
             run_count_max,
             old_run_of,
         }
