@@ -30,7 +30,7 @@ struct Used {
 }
 
 /// Bytes of one record; given back when it is dropped.
-pub(crate) struct InFlightPermit {
+pub struct InFlightPermit {
     of: Arc<InFlight>,
     partition: PartitionId,
     bytes: u64,

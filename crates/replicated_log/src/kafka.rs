@@ -7,24 +7,36 @@
 //! Not here: consumer groups and committed offsets; the position of a reader is its own.
 
 mod address;
+mod client;
+mod deadline;
 mod failed_append;
+#[cfg(test)]
+mod fake_client;
 mod identity;
+mod kafka_log;
+mod kafka_ticket;
 #[cfg(not(feature = "kafka-librdkafka"))]
-mod krafka_log;
+mod krafka_client;
 #[cfg(feature = "kafka-librdkafka")]
-mod librdkafka_log;
+mod librdkafka_client;
+mod readers;
 mod recent_readers;
 mod secret;
 mod settings;
+mod shared_question;
 mod tls_probe;
+mod topic;
 mod topic_settings;
 
 pub use address::KafkaAddress;
-#[cfg(not(feature = "kafka-librdkafka"))]
-pub use krafka_log::KafkaLog;
-#[cfg(feature = "kafka-librdkafka")]
-pub use librdkafka_log::KafkaLog;
 pub use settings::{Compression, KafkaSettings, Login, NewTopic, Security, TlsFiles};
+
+/// The log over the client of the build.
+#[cfg(not(feature = "kafka-librdkafka"))]
+pub type KafkaLog = kafka_log::KafkaLog<krafka_client::KrafkaClient>;
+/// The log over the client of the build.
+#[cfg(feature = "kafka-librdkafka")]
+pub type KafkaLog = kafka_log::KafkaLog<librdkafka_client::LibrdkafkaClient>;
 
 #[cfg(test)]
 mod tests;

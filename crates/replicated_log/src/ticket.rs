@@ -49,15 +49,20 @@ impl Ticket {
 }
 
 /// Cell that a thread of a log fills once, and the holder of the ticket waits for.
-#[derive(Default)]
-pub(crate) struct Outcome {
-    result: Mutex<Option<Result<Position, LogError>>>,
+pub(crate) struct Outcome<T = Position> {
+    result: Mutex<Option<Result<T, LogError>>>,
     changed: Condvar,
 }
 
-impl Outcome {
+impl<T> Default for Outcome<T> {
+    fn default() -> Outcome<T> {
+        Outcome { result: Mutex::new(None), changed: Condvar::new() }
+    }
+}
+
+impl<T: Clone> Outcome<T> {
     /// Resolves the ticket; the first result counts.
-    pub(crate) fn resolve(&self, result: Result<Position, LogError>) {
+    pub(crate) fn resolve(&self, result: Result<T, LogError>) {
         self.result.lock().get_or_insert(result);
         self.changed.notify_all();
     }
@@ -68,7 +73,7 @@ impl Outcome {
     }
 
     /// Waits for the result; `None` if there is none within `within`.
-    pub(crate) fn wait(&self, within: Duration) -> Option<Result<Position, LogError>> {
+    pub(crate) fn wait(&self, within: Duration) -> Option<Result<T, LogError>> {
         let mut result = self.result.lock();
         self.changed.wait_while_for(&mut result, |result| result.is_none(), within);
         result.clone()

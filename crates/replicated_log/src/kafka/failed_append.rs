@@ -9,7 +9,7 @@ use crate::position::PartitionId;
 
 /// An append whose record was not acknowledged.
 #[derive(Clone, Copy)]
-pub(super) struct FailedAppend {
+pub struct FailedAppend {
     pub(super) partition: PartitionId,
     pub(super) ack_timeout: Duration,
     pub(super) record_bytes: usize,
@@ -27,7 +27,7 @@ impl FailedAppend {
         LogError::PossiblyWritten { partition: self.partition, within: self.ack_timeout, why }
     }
 
-    /// Returns the error of a record that a broker found too large; its limit is not known.
+    /// Returns the error of a record that a broker found too large; its answer does not have the limit.
     pub(super) fn too_large(&self) -> LogError {
         LogError::TooLarge {
             record_bytes: self.record_bytes,

@@ -10,7 +10,6 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::settings::KafkaSettings;
 use crate::error::LogError;
 
 /// First byte of a TLS record with an alert, with a handshake.
@@ -21,19 +20,25 @@ const API_VERSIONS: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff
 const CORRELATION: [u8; 4] = [0, 0, 0, 1];
 
 /// Returns the error of brokers that have TLS where the settings have none, or none where the settings have
-/// it: both close a connection without a reason. Takes at most the timeout of a connection per broker.
-pub(super) async fn find_mismatch(settings: &KafkaSettings) -> Option<LogError> {
-    for address in &settings.address.brokers {
-        let within = settings.connect_timeout();
-        if settings.security.tls.is_some() {
-            if answers_plaintext(address, within).await {
-                return Some(LogError::TlsToPlaintext { address: address.clone() });
-            }
-        } else if answers_tls(address, within).await {
-            return Some(LogError::PlaintextToTls { address: address.clone() });
-        }
+/// it: both close a connection without a reason. All brokers are asked at once, at most `within`; runs on a
+/// runtime.
+pub(super) async fn find_mismatch(brokers: &[String], has_tls: bool, within: Duration) -> Option<LogError> {
+    let ask = |address: &String| tokio::spawn(ask_broker(address.clone(), has_tls, within));
+    let asked: Vec<_> = brokers.iter().map(ask).collect();
+    let mut found = None;
+    for answer in asked {
+        found = found.or(answer.await.ok().flatten());
     }
-    None
+    found
+}
+
+async fn ask_broker(address: String, has_tls: bool, within: Duration) -> Option<LogError> {
+    if has_tls {
+        let has_none = answers_plaintext(&address, within).await;
+        return has_none.then_some(LogError::TlsToPlaintext { address });
+    }
+    let has_tls = answers_tls(&address, within).await;
+    has_tls.then_some(LogError::PlaintextToTls { address })
 }
 
 /// Returns true if the port answers the begin of a TLS handshake with TLS.

@@ -6,6 +6,7 @@ mod admin;
 mod broker;
 mod faults;
 mod logins;
+mod reads;
 mod topics;
 
 use std::sync::OnceLock;

@@ -13,7 +13,7 @@ const NAMES_BANNED: [&str; 10] =
 const UNSAFE_FILES: [&str; 3] = [
     "crates/base/src/disk/real.rs",
     "crates/chronolith/src/allocator.rs",
-    "crates/replicated_log/src/kafka/librdkafka_log/native.rs",
+    "crates/replicated_log/src/kafka/librdkafka_client/native.rs",
 ];
 
 /// Code that must not be written, and why.

@@ -90,7 +90,7 @@ fn unsafe_stays_where_it_is_listed() {
     let idle = [
         file("crates/base/src/disk/real.rs", "//! Safe.\n"),
         file("crates/chronolith/src/allocator.rs", "unsafe { f() }\n"),
-        file("crates/replicated_log/src/kafka/librdkafka_log/native.rs", "unsafe { f() }\n"),
+        file("crates/replicated_log/src/kafka/librdkafka_client/native.rs", "unsafe { f() }\n"),
     ];
     check_findings(&source::check_unsafe_list(&idle), &["does not"]);
 }

@@ -96,7 +96,7 @@ impl ProducerContext for Events {
                 let is_not_written = native::is_not_written(message);
                 let reason = self.errors.reason();
                 let code = failure::code(error);
-                let error = queued.failed.after_queue(code, is_not_written, reason.as_deref(), &self.brokers);
+                let error = queued.append.after_queue(code, is_not_written, reason.as_deref(), &self.brokers);
                 queued.fail(error);
             }
         }

@@ -6,6 +6,7 @@
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::error::LogError;
+use crate::kafka::client::{Cause, Failure};
 use crate::kafka::failed_append::FailedAppend;
 
 /// Words an error of a connection, a question or a read; `reason` is the last error of a connection.
@@ -47,12 +48,23 @@ pub(super) fn code(error: &KafkaError) -> Code {
 pub(super) fn is_of_topic(code: Code) -> bool {
     matches!(
         code,
-        Code::UnknownTopicOrPartition
-            | Code::UnknownTopic
-            | Code::UnknownPartition
-            | Code::UnknownTopicId
-            | Code::LeaderNotAvailable
+        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId
     )
+}
+
+/// Returns true for the codes of a topic that does not exist.
+pub(super) fn is_missing(code: Code) -> bool {
+    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic)
+}
+
+/// Returns what else is to be found out about a code.
+pub(super) fn cause(code: Code) -> Cause {
+    match code {
+        Code::AutoOffsetReset | Code::OffsetOutOfRange => Cause::Offset,
+        Code::NotLeaderForPartition | Code::LeaderNotAvailable => Cause::Leader,
+        code if is_of_topic(code) => Cause::Topic,
+        _ => Cause::Other,
+    }
 }
 
 fn is_about_certificate(why: &str) -> bool {
@@ -63,11 +75,12 @@ fn is_about_certificate(why: &str) -> bool {
 
 impl FailedAppend {
     /// Words the error of a record that was never queued.
-    pub(super) fn before_queue(&self, code: Code) -> LogError {
-        match code {
+    pub(super) fn before_queue(&self, code: Code) -> Failure {
+        let error = match code {
             Code::MessageSizeTooLarge => self.too_large(),
             _ => self.not_written(code.to_string()),
-        }
+        };
+        Failure { cause: cause(code), error }
     }
 
     /// Words the error of a record that was queued. `is_not_written`: no broker has it.

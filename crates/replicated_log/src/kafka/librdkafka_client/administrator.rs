@@ -49,24 +49,24 @@ impl Administrator {
         }
         let options = options(within).operation_timeout(Some(within));
         let created = self.runtime.block_on(client.create_topics([&topic], &options));
-        let created = created.map_err(|error| connection.failed(failure::code(&error)))?;
+        let created = created.map_err(|error| connection.failed(failure::code(&error)).error)?;
         match created.into_iter().next() {
             None | Some(Ok(_)) => {
                 tracing::info!(topic = name, ?wanted, "created the topic of a replicated log");
                 Ok(())
             }
             Some(Err((_, Code::TopicAlreadyExists))) => Ok(()),
-            Some(Err((_, code))) => Err(connection.failed(code)),
+            Some(Err((_, code))) => Err(connection.failed(code).error),
         }
     }
 
-    /// Returns the bytes of the largest record of the topic; no limit if this client may not ask.
-    pub(super) fn record_bytes_max(&self, connection: &Connection, name: &str, within: Duration) -> usize {
-        let limit = self.batch_limit(connection, name, within);
-        topic_settings::record_bytes_max(name, limit.as_deref())
-    }
-
-    fn batch_limit(&self, connection: &Connection, name: &str, within: Duration) -> Option<String> {
+    /// Returns the setting of the topic with the limit of a batch; `None` if this client may not ask.
+    pub(super) fn batch_limit(
+        &self,
+        connection: &Connection,
+        name: &str,
+        within: Duration,
+    ) -> Option<String> {
         let client = start(connection).ok()?;
         let topic = ResourceSpecifier::Topic(name);
         let described = self.runtime.block_on(client.describe_configs([&topic], &options(within)));

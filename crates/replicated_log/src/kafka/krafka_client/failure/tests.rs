@@ -38,9 +38,9 @@ fn appends_without_proof_are_possibly_written() {
 #[test]
 fn records_that_were_never_queued_are_not_written() {
     for error in [KrafkaError::timeout("x"), KrafkaError::closed("x"), KrafkaError::unknown_topic("t")] {
-        assert!(matches!(failed().before_queue(&error, "b:1"), LogError::NotWritten { .. }), "{error}");
+        assert!(matches!(failed().before_queue(&error, "b:1").error, LogError::NotWritten { .. }), "{error}");
     }
-    let refused = failed().before_queue(&KrafkaError::auth("x"), "b:1");
+    let refused = failed().before_queue(&KrafkaError::auth("x"), "b:1").error;
     assert!(matches!(&refused, LogError::NotAuthorised { address, .. } if address == "b:1"), "{refused}");
 }
 
@@ -48,7 +48,7 @@ fn records_that_were_never_queued_are_not_written() {
 fn handshakes_name_the_certificate() {
     let handshake = |error: rustls::Error| {
         let error = io::Error::new(io::ErrorKind::InvalidData, error);
-        of_call(&KrafkaError::auth_with_source("TLS handshake failed", error), "b:1")
+        of_call(&KrafkaError::auth_with_source("TLS handshake failed", error), "b:1").error
     };
     let unknown = handshake(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer));
     assert!(
@@ -59,6 +59,6 @@ fn handshakes_name_the_certificate() {
     assert!(matches!(plain, LogError::TlsToPlaintext { .. }), "{plain}");
     let alert = handshake(rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired));
     assert!(matches!(alert, LogError::NotAuthorised { .. }), "{alert}");
-    let network = of_call(&KrafkaError::timeout("x"), "b:1");
+    let network = of_call(&KrafkaError::timeout("x"), "b:1").error;
     assert!(matches!(&network, LogError::Unavailable { why } if why.contains("b:1")), "{network}");
 }

@@ -2,7 +2,7 @@
 //! ended it.
 //!
 //! Invariant: its events are polled by a thread of its own as long as it lives.
-//! Not here: appends (`producer`), consumers (`reader`).
+//! Not here: appends (`appender`), consumers (`fetcher`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,18 +17,24 @@ use rdkafka::producer::{Producer as _, ThreadedProducer};
 use super::connection_errors::ConnectionErrors;
 use super::events::{Events, QueueBytes};
 use super::failure;
-use super::native::{self, Description};
+use super::native;
 use super::security::TokenFile;
 use crate::error::LogError;
+use crate::kafka::client::{Description, Failure, Phase};
 
 /// Producer of the library.
 pub(super) type Producer = ThreadedProducer<Events>;
 
-/// Settings of the library's clients: of the producer, of a consumer, of an administrator.
+/// Settings of the library's clients: of a consumer, of an administrator.
 pub(super) struct Configs {
-    pub(super) producer: ClientConfig,
     pub(super) consumer: ClientConfig,
     pub(super) administrator: ClientConfig,
+}
+
+/// The producer in use, with its settings.
+struct Current {
+    config: ClientConfig,
+    producer: Arc<Producer>,
 }
 
 /// The connections of a log.
@@ -38,7 +44,7 @@ pub(super) struct Connection {
     pub(super) brokers: String,
     pub(super) token: Option<Arc<TokenFile>>,
     errors: Arc<ConnectionErrors>,
-    producer: Mutex<Arc<Producer>>,
+    producer: Mutex<Current>,
 }
 
 impl Connection {
@@ -47,6 +53,7 @@ impl Connection {
     /// # Errors
     /// [`LogError::Setting`] for settings that the library does not take.
     pub(super) fn start(
+        config_of_producer: ClientConfig,
         configs: Configs,
         brokers: String,
         token: Option<Arc<TokenFile>>,
@@ -58,18 +65,18 @@ impl Connection {
             brokers: brokers.clone(),
             queue_bytes: None,
         };
-        let producer = start_producer(&configs.producer, events)?;
-        Ok(Connection { configs, brokers, token, errors, producer: Mutex::new(producer) })
+        let producer = start_producer(&config_of_producer, events)?;
+        let producer = Mutex::new(Current { config: config_of_producer, producer });
+        Ok(Connection { configs, brokers, token, errors, producer })
     }
 
     /// Replaces the settings of the producer, and starts another one.
     ///
     /// # Errors
     /// As [`Connection::start`].
-    pub(super) fn restart_producer(&mut self, config: ClientConfig) -> Result<(), LogError> {
-        self.configs.producer = config;
-        let started = start_producer(&self.configs.producer, self.events(None))?;
-        *self.producer.lock() = started;
+    pub(super) fn restart_producer(&self, config: ClientConfig) -> Result<(), LogError> {
+        let producer = start_producer(&config, self.events(None))?;
+        *self.producer.lock() = Current { config, producer };
         Ok(())
     }
 
@@ -80,7 +87,7 @@ impl Connection {
 
     /// Returns the producer in use.
     pub(super) fn producer(&self) -> Arc<Producer> {
-        self.producer.lock().clone()
+        self.producer.lock().producer.clone()
     }
 
     /// Returns the producer for an append; another one if an error has ended the one before.
@@ -88,12 +95,12 @@ impl Connection {
     /// # Errors
     /// As [`Connection::start`].
     pub(super) fn producer_of_append(&self) -> Result<Arc<Producer>, LogError> {
-        let mut producer = self.producer.lock();
-        if let Some((code, why)) = producer.client().fatal_error() {
-            tracing::warn!(%code, why, "the producer of a replicated log ended, the next append starts another one");
-            *producer = start_producer(&self.configs.producer, self.events(None))?;
+        let mut current = self.producer.lock();
+        if let Some((code, why)) = current.producer.client().fatal_error() {
+            tracing::warn!(%code, why, "the producer of a replicated log ended, this append starts another one");
+            current.producer = start_producer(&current.config, self.events(None))?;
         }
-        Ok(producer.clone())
+        Ok(current.producer.clone())
     }
 
     /// Starts a consumer, whose bytes in its queue are added to `sum`.
@@ -106,19 +113,13 @@ impl Connection {
         started.map_err(|error| failure::of_settings(&error))
     }
 
-    /// Asks the brokers for a topic. Ends early once no attempt can succeed if `is_start` is set: later on
-    /// brokers that are down come back.
+    /// Asks the brokers for a topic. Ends early at the start of a log once no attempt can succeed.
     ///
     /// # Errors
     /// Code of the library or of the brokers.
-    pub(super) fn describe(
-        &self,
-        topic: &str,
-        within: Duration,
-        is_start: bool,
-    ) -> Result<Description, Code> {
+    pub(super) fn describe(&self, topic: &str, within: Duration, phase: Phase) -> Result<Description, Code> {
         let producer = self.producer();
-        let is_over = || is_start && self.errors.is_hopeless();
+        let is_over = || phase == Phase::Start && self.errors.is_hopeless();
         let described = native::describe_topic(producer.client(), topic, within, &is_over);
         if described.is_ok() {
             self.errors.note_success();
@@ -135,6 +136,13 @@ impl Connection {
         offsets.map_err(|error| failure::code(&error))
     }
 
+    /// Waits until everything queued has its outcome.
+    pub(super) fn flush(&self, within: Duration) {
+        if let Err(error) = self.producer().flush(within) {
+            tracing::warn!(%error, "closing the producer of a replicated log failed");
+        }
+    }
+
     /// Looks up partitions that were added.
     pub(super) fn refresh(&self, topic: &str, within: Duration) {
         if let Err(error) = self.producer().client().fetch_metadata(Some(topic), within) {
@@ -143,7 +151,11 @@ impl Connection {
     }
 
     /// Words the code of a call, with the last error of a connection: a refusal is the reason of a timeout.
-    pub(super) fn failed(&self, code: Code) -> LogError {
+    pub(super) fn failed(&self, code: Code) -> Failure {
+        Failure { cause: failure::cause(code), error: self.log_error(code) }
+    }
+
+    fn log_error(&self, code: Code) -> LogError {
         let reason = self.errors.reason();
         if matches!(code, Code::OperationTimedOut | Code::BrokerTransportFailure | Code::AllBrokersDown)
             && let Some((last, reason)) = self.errors.last()

@@ -15,21 +15,13 @@ use rdkafka::client::{Client, ClientContext};
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::message::BorrowedMessage;
 
+use crate::kafka::client::Description;
 use crate::position::TopicId;
 
 /// Pause between two looks if a question is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Bytes of a text that the library writes an error to.
 const TEXT_BYTES: usize = 256;
-
-/// A topic as the brokers describe it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Description {
-    pub(super) id: TopicId,
-    pub(super) partition_count: u32,
-    /// True if each partition has a leader.
-    pub(super) has_leaders: bool,
-}
 
 /// Object of the library that is destroyed when it is dropped.
 struct Owned<T> {

@@ -1,7 +1,5 @@
 //! Tests of outcomes.
 
-use std::time::Duration;
-
 use super::*;
 use crate::in_flight::InFlight;
 
@@ -23,19 +21,17 @@ fn bytes_are_given_back_with_the_outcome() {
     let in_flight = InFlight::new(100);
     let within = Duration::ZERO;
     let queue = |outcome: &Arc<Outcome>| Queued {
-        topic: TopicId([1; 16]),
-        failed: FailedAppend { partition: P0, ack_timeout: within, record_bytes: 60, record_bytes_max: 100 },
+        append: FailedAppend { partition: P0, ack_timeout: within, record_bytes: 60, record_bytes_max: 100 },
         acked_ends: Arc::default(),
         outcome: outcome.clone(),
         permit: in_flight.take(P0, 60, within).expect("there is room"),
     };
     let outcome = Arc::new(Outcome::default());
     queue(&outcome).acknowledge(7);
-    let position = Position { topic: TopicId([1; 16]), partition: P0, offset: 7 };
-    assert_eq!((outcome.wait(within), in_flight.used_bytes()), (Some(Ok(position)), 0));
+    assert_eq!((outcome.wait(within), in_flight.used_bytes()), (Some(Ok(Some(7))), 0));
     let outcome = Arc::new(Outcome::default());
     queue(&outcome).acknowledge(-1001);
-    assert!(matches!(outcome.wait(within), Some(Ok(Position { offset: OFFSET_UNKNOWN, .. }))));
+    assert_eq!(outcome.wait(within), Some(Ok(None)));
     let outcome = Arc::new(Outcome::default());
     queue(&outcome).fail(LogError::Closed);
     assert_eq!((outcome.wait(within), in_flight.used_bytes()), (Some(Err(LogError::Closed)), 0));

@@ -10,10 +10,30 @@ use krafka::KrafkaError;
 use krafka::error::ErrorCode;
 
 use crate::error::LogError;
+use crate::kafka::client::{Cause, Failure};
 use crate::kafka::failed_append::FailedAppend;
 
 /// Words an error of a connection, a question or a read.
-pub(super) fn of_call(error: &KrafkaError, brokers: &str) -> LogError {
+pub(super) fn of_call(error: &KrafkaError, brokers: &str) -> Failure {
+    Failure { cause: cause(error), error: log_error(error, brokers) }
+}
+
+fn cause(error: &KrafkaError) -> Cause {
+    match error {
+        KrafkaError::NoOffset { .. } => Cause::Offset,
+        KrafkaError::UnknownTopic { .. } => Cause::Topic,
+        KrafkaError::Broker { code, .. } => match code {
+            ErrorCode::NotLeaderForPartition | ErrorCode::LeaderNotAvailable => Cause::Leader,
+            ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::InconsistentTopicId => Cause::Topic,
+            _ => Cause::Other,
+        },
+        _ => Cause::Other,
+    }
+}
+
+fn log_error(error: &KrafkaError, brokers: &str) -> LogError {
     let address = brokers.to_owned();
     match error {
         KrafkaError::Auth { message, .. } => match tls_error(error) {
@@ -37,14 +57,12 @@ pub(super) fn of_call(error: &KrafkaError, brokers: &str) -> LogError {
 
 impl FailedAppend {
     /// Words an error of a record that was never queued.
-    pub(super) fn before_queue(&self, error: &KrafkaError, brokers: &str) -> LogError {
-        match error {
-            KrafkaError::Auth { .. } | KrafkaError::Broker { .. } => match of_call(error, brokers) {
-                refused @ LogError::NotAuthorised { .. } => refused,
-                _ => self.not_written(error.to_string()),
-            },
-            _ => self.not_written(error.to_string()),
+    pub(super) fn before_queue(&self, error: &KrafkaError, brokers: &str) -> Failure {
+        let mut failure = of_call(error, brokers);
+        if !matches!(failure.error, LogError::NotAuthorised { .. }) {
+            failure.error = self.not_written(error.to_string());
         }
+        failure
     }
 
     /// Words the error of a record that was queued.
@@ -56,7 +74,9 @@ impl FailedAppend {
             KrafkaError::Broker {
                 code: ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge, ..
             } => self.too_large(),
-            KrafkaError::Broker { code: ErrorCode::TopicAuthorizationFailed, .. } => of_call(error, brokers),
+            KrafkaError::Broker { code: ErrorCode::TopicAuthorizationFailed, .. } => {
+                log_error(error, brokers)
+            }
             KrafkaError::Broker { code, .. } if is_proof_of_no_append(*code) => {
                 self.not_written(error.to_string())
             }

@@ -42,8 +42,8 @@ fn appends_with_proof_are_not_written() {
     assert!(matches!(&refused, LogError::NotAuthorised { address, .. } if address == "b:1"), "{refused}");
     let too_large = LogError::TooLarge { record_bytes: 3000, record_bytes_max: 2999 };
     assert_eq!(after(Code::MessageSizeTooLarge), too_large);
-    assert_eq!(failed().before_queue(Code::MessageSizeTooLarge), too_large);
-    assert!(matches!(failed().before_queue(Code::QueueFull), LogError::NotWritten { .. }));
+    assert_eq!(failed().before_queue(Code::MessageSizeTooLarge).error, too_large);
+    assert!(matches!(failed().before_queue(Code::QueueFull).error, LogError::NotWritten { .. }));
 }
 
 #[test]

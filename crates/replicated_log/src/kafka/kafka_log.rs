@@ -1,109 +1,111 @@
-//! The log by librdkafka, the client in C that Kafka's other languages use (ADR 0148).
+//! The log over a client of Kafka's protocol.
 //!
-//! Not here: settings, ports that have TLS or none (`kafka`).
-
-mod administrator;
-mod config;
-mod connection;
-mod connection_errors;
-mod events;
-mod failure;
-mod native;
-mod producer;
-mod queued;
-mod reader;
-mod security;
-mod topic;
+//! Not here: requests (`client`), the topic and its identity (`topic`), reads (`readers`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Env;
-use rdkafka::producer::Producer as _;
 use tokio::runtime::Handle;
 
+use super::client::{Cause, Client};
+use super::deadline::Deadline;
+use super::failed_append::FailedAppend;
+use super::kafka_ticket::KafkaTicket;
+use super::readers::Readers;
+use super::settings::KafkaSettings;
+use super::tls_probe;
+use super::topic::{self, Topic};
 use crate::error::LogError;
 use crate::in_flight::InFlight;
-use crate::kafka::settings::KafkaSettings;
-use crate::kafka::tls_probe;
 use crate::log::ReplicatedLog;
 use crate::position::{Bounds, PartitionId, ReadLimits, Record, TopicId};
 use crate::stats::{Counters, LogStats};
 use crate::ticket::Ticket;
-use administrator::Administrator;
-use connection::{Configs, Connection};
-use producer::Appender;
-use reader::Readers;
-use topic::{Found, Topic};
 
 /// Replicated log of Kafka's protocol. Calls block and must come from threads that may: not from a task of
 /// an async runtime.
-pub struct KafkaLog {
+pub struct KafkaLog<C: Client> {
     runtime: Handle,
     settings: KafkaSettings,
-    topic: Arc<Topic>,
+    topic: Arc<Topic<C>>,
     partition_count: AtomicU32,
-    appender: Appender,
-    readers: Readers,
+    /// Limit of settings and topic.
+    record_bytes_max: usize,
+    readers: Readers<C>,
     in_flight: Arc<InFlight>,
     counters: Arc<Counters>,
     read_buffer_bytes: Arc<AtomicU64>,
 }
 
-impl KafkaLog {
+impl<C: Client> KafkaLog<C> {
     /// Connects to the brokers and finds the topic, or creates it if the settings say so. Returns within
     /// `open_timeout`.
     ///
     /// # Errors
     /// [`LogError`] by kind: brokers that cannot be reached, credentials, certificates, a missing topic,
     /// settings.
-    pub fn open(env: &Env, runtime: &Handle, settings: KafkaSettings) -> Result<KafkaLog, LogError> {
+    pub fn open(env: &Env, runtime: &Handle, settings: KafkaSettings) -> Result<KafkaLog<C>, LogError> {
         settings.check()?;
         // Questions to ports about TLS have the rest.
         let probe_within = settings.connect_timeout().min(settings.open_timeout / 5);
-        let within = settings.open_timeout.saturating_sub(probe_within);
-        let start_ns = env.clock.mono_ns();
-        let left = || {
-            let elapsed = Duration::from_nanos(env.clock.mono_ns().saturating_sub(start_ns));
-            within.saturating_sub(elapsed)
-        };
-        match find_topic(env, runtime, &settings, &left) {
-            Ok((topic, found)) => Ok(KafkaLog::new(runtime, settings, topic, &found)),
+        let deadline = Deadline::after(&env.clock, settings.open_timeout.saturating_sub(probe_within));
+        match KafkaLog::connect(env, runtime, settings.clone(), &deadline) {
             Err(unavailable @ LogError::Unavailable { .. }) => {
-                let asking = tls_probe::find_mismatch(&settings);
-                let asked = runtime.block_on(async { tokio::time::timeout(probe_within, asking).await });
-                Err(asked.ok().flatten().unwrap_or(unavailable))
+                let brokers = &settings.address.brokers;
+                let has_tls = settings.security.tls.is_some();
+                let mismatch = tls_probe::find_mismatch(brokers, has_tls, probe_within);
+                Err(runtime.block_on(mismatch).unwrap_or(unavailable))
             }
-            Err(error) => Err(error),
+            opened => opened,
         }
     }
 
-    fn new(runtime: &Handle, settings: KafkaSettings, topic: Topic, found: &Found) -> KafkaLog {
-        let topic = Arc::new(topic);
-        let record_bytes_max = settings.record_bytes_max.min(found.record_bytes_max);
+    fn connect(
+        env: &Env,
+        runtime: &Handle,
+        settings: KafkaSettings,
+        deadline: &Deadline,
+    ) -> Result<KafkaLog<C>, LogError> {
         let read_buffer_bytes = Arc::new(AtomicU64::new(0));
+        let client = C::connect(env, runtime, &settings, &read_buffer_bytes, deadline)?;
+        KafkaLog::find_topic(env, runtime, settings, client, read_buffer_bytes, deadline)
+    }
+
+    fn find_topic(
+        env: &Env,
+        runtime: &Handle,
+        settings: KafkaSettings,
+        mut client: C,
+        read_buffer_bytes: Arc<AtomicU64>,
+        deadline: &Deadline,
+    ) -> Result<KafkaLog<C>, LogError> {
+        let found = topic::find(&client, &*env.clock, &settings, deadline)?;
+        client.prepare_appends(found.record_bytes_max, deadline.left())?;
+        let record_bytes_max = settings.record_bytes_max.min(found.record_bytes_max);
+        let partition_count = found.description.partition_count;
+        let topic = Arc::new(Topic::new(env, client, &settings, found.description.id));
         tracing::info!(
             brokers = settings.brokers(),
             topic = settings.address.topic,
             id = %topic.identity(),
-            partition_count = found.partition_count,
+            partition_count,
             record_bytes_max,
-            client = "librdkafka",
+            client = C::NAME,
             "opened a replicated log"
         );
-        KafkaLog {
+        Ok(KafkaLog {
             runtime: runtime.clone(),
-            partition_count: AtomicU32::new(found.partition_count),
-            appender: Appender::new(topic.clone(), settings.ack_timeout, record_bytes_max),
+            partition_count: AtomicU32::new(partition_count),
+            record_bytes_max,
             readers: Readers::new(topic.clone(), read_buffer_bytes.clone()),
             in_flight: InFlight::new(settings.in_flight_bytes_max),
             counters: Arc::new(Counters::default()),
             read_buffer_bytes,
             topic,
             settings,
-        }
+        })
     }
 
     /// Checks that the partition exists; partitions may have been added since the log was opened.
@@ -118,40 +120,33 @@ impl KafkaLog {
         Err(LogError::NoPartition { partition, partition_count })
     }
 
-    fn queue(&self, partition: PartitionId, value: &Bytes) -> Result<Ticket, LogError> {
+    fn queue(&self, partition: PartitionId, value: Bytes) -> Result<Ticket, LogError> {
         self.topic.check_identity()?;
         self.check_partition(partition)?;
-        self.appender.check_size(value.len())?;
-        let permit = self.in_flight.take(partition, value.len() as u64, self.settings.ack_timeout)?;
-        self.appender.queue(partition, value, permit, self.counters.clone())
+        let record_bytes_max = self.record_bytes_max;
+        let append = FailedAppend {
+            partition,
+            ack_timeout: self.settings.ack_timeout,
+            record_bytes: value.len(),
+            record_bytes_max,
+        };
+        if append.record_bytes > record_bytes_max {
+            return Err(LogError::TooLarge { record_bytes: append.record_bytes, record_bytes_max });
+        }
+        let permit = self.in_flight.take(partition, append.record_bytes as u64, append.ack_timeout)?;
+        match self.topic.client.enqueue(value, append, permit) {
+            Ok(delivery) => Ok(KafkaTicket::issue(&self.topic, delivery, append, &self.counters)),
+            Err(failure) => {
+                if failure.cause == Cause::Topic {
+                    self.topic.check_identity_within(C::READ_LOOK_AGE)?;
+                }
+                Err(failure.error)
+            }
+        }
     }
 }
 
-/// Starts the clients and finds the topic. Batches of the producer are as large as the topic allows.
-fn find_topic(
-    env: &Env,
-    runtime: &Handle,
-    settings: &KafkaSettings,
-    left: &dyn Fn() -> Duration,
-) -> Result<(Topic, Found), LogError> {
-    let mut common = config::of_client(settings);
-    let token = security::apply(&mut common, env, &settings.security, &settings.client_id)?;
-    let configs = Configs {
-        producer: config::of_producer(&common, settings, settings.record_bytes_max),
-        consumer: config::of_consumer(&common, settings),
-        administrator: common.clone(),
-    };
-    let connection = Connection::start(configs, settings.brokers(), token)?;
-    let administrator = Administrator::new(runtime.clone());
-    let (mut topic, found) = Topic::find(env, connection, settings, &administrator, left)?;
-    if found.record_bytes_max < settings.batch_bytes.min(settings.record_bytes_max) {
-        let producer = config::of_producer(&common, settings, found.record_bytes_max);
-        topic.connection.restart_producer(producer)?;
-    }
-    Ok((topic, found))
-}
-
-impl ReplicatedLog for KafkaLog {
+impl<C: Client> ReplicatedLog for KafkaLog<C> {
     fn identity(&self) -> TopicId {
         self.topic.identity()
     }
@@ -163,9 +158,10 @@ impl ReplicatedLog for KafkaLog {
     }
 
     fn append(&self, partition: PartitionId, value: Bytes) -> Result<Ticket, LogError> {
-        let queued = self.queue(partition, &value);
+        let bytes = value.len();
+        let queued = self.queue(partition, value);
         if queued.is_err() {
-            self.counters.note_append(value.len(), &queued);
+            self.counters.note_append(bytes, &queued);
         }
         queued
     }
@@ -192,17 +188,11 @@ impl ReplicatedLog for KafkaLog {
     }
 }
 
-impl Drop for KafkaLog {
+impl<C: Client> Drop for KafkaLog<C> {
     /// Waits until everything queued has its outcome; on a thread of the runtime it does not wait.
     fn drop(&mut self) {
         self.readers.close();
-        let topic = self.topic.clone();
-        let within = self.settings.ack_timeout;
-        let close = move || {
-            if let Err(error) = topic.connection.producer().flush(within) {
-                tracing::warn!(%error, "closing the producer of a replicated log failed");
-            }
-        };
+        let close = self.topic.client.close(self.settings.ack_timeout);
         if Handle::try_current().is_ok() {
             drop(self.runtime.spawn_blocking(close));
         } else {
@@ -210,3 +200,6 @@ impl Drop for KafkaLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,22 +1,20 @@
 //! A record in the queue of the library, until its outcome is known.
 //!
-//! Invariant: its bytes in flight are given back before its ticket resolves.
-//! Not here: tickets (`producer`).
+//! Invariant: its bytes in flight are given back before its outcome is known.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::error::LogError;
 use crate::in_flight::InFlightPermit;
+use crate::kafka::client::Delivery;
 use crate::kafka::failed_append::FailedAppend;
-use crate::position::{PartitionId, Position, TopicId};
+use crate::position::PartitionId;
 use crate::ticket::Outcome;
-
-/// Offset of a record that a broker recognised as a repeat, and whose offset it does not know any more.
-pub(super) const OFFSET_UNKNOWN: u64 = u64::MAX;
 
 /// Ends of partitions by acknowledgements. Appends of the library name the topic, not its id: an offset that
 /// goes back is the sign of another topic.
@@ -45,29 +43,47 @@ impl AckedEnds {
 
 /// State of an append that the library returns with its outcome.
 pub(super) struct Queued {
-    pub(super) topic: TopicId,
-    pub(super) failed: FailedAppend,
+    pub(super) append: FailedAppend,
     pub(super) acked_ends: Arc<AckedEnds>,
-    pub(super) outcome: Arc<Outcome>,
+    pub(super) outcome: Arc<Outcome<Option<u64>>>,
     pub(super) permit: InFlightPermit,
 }
 
 impl Queued {
-    /// Resolves the ticket of a record that is in the log; negative offsets are unknown.
+    /// Resolves the outcome of a record that is in the log; negative offsets are unknown.
     pub(super) fn acknowledge(self, offset: i64) {
-        let partition = self.failed.partition;
-        let offset = u64::try_from(offset).unwrap_or(OFFSET_UNKNOWN);
-        if offset != OFFSET_UNKNOWN {
-            self.acked_ends.note(partition, offset);
+        let offset = u64::try_from(offset).ok();
+        if let Some(offset) = offset {
+            self.acked_ends.note(self.append.partition, offset);
         }
         drop(self.permit);
-        self.outcome.resolve(Ok(Position { topic: self.topic, partition, offset }));
+        self.outcome.resolve(Ok(offset));
     }
 
-    /// Resolves the ticket of a record that was not acknowledged.
+    /// Resolves the outcome of a record that was not acknowledged.
     pub(super) fn fail(self, error: LogError) {
         drop(self.permit);
         self.outcome.resolve(Err(error));
+    }
+}
+
+/// Append that the library has queued.
+pub struct LibrdkafkaDelivery(Arc<Outcome<Option<u64>>>);
+
+impl LibrdkafkaDelivery {
+    /// Returns the append whose state the library has.
+    pub(super) fn new(outcome: Arc<Outcome<Option<u64>>>) -> LibrdkafkaDelivery {
+        LibrdkafkaDelivery(outcome)
+    }
+}
+
+impl Delivery for LibrdkafkaDelivery {
+    fn is_resolved(&mut self) -> bool {
+        self.0.is_resolved()
+    }
+
+    fn wait(&mut self, within: Duration) -> Option<Result<Option<u64>, LogError>> {
+        self.0.wait(within)
     }
 }
 
