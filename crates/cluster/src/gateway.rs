@@ -171,11 +171,7 @@ impl Gateway {
         *self.log_fault.lock() = found.as_ref().err().map(ToString::to_string);
         let read = self.maps.refresh(found.as_ref().ok().copied());
         let count = found.map_err(RefreshError::Log)?;
-        match read {
-            // The map in use stays right for writes.
-            Err(RefreshError::AheadOfLog) => {}
-            read => read?,
-        }
+        read?;
         let last = self.maps.current().and_then(|snapshot| snapshot.map.accepting().last().copied());
         if let Some(last) = last.filter(|last| *last >= count) {
             let text = format!("the partition map has partition {last}, and the log has {count} partitions");

@@ -39,9 +39,6 @@ pub enum RefreshError {
     /// Partitions were added so recently that query nodes may not know them.
     #[error("the newest partition map has partitions that were added less than {} s ago", ADDED_WAIT.as_secs())]
     JustAdded,
-    /// The map has partitions that this process does not know in the log.
-    #[error("the newest partition map has partitions that the log does not have yet")]
-    AheadOfLog,
     /// The map cannot have the partitions of the log.
     #[error("the partition map: {0}")]
     Map(#[from] PartitionMapError),
@@ -147,7 +144,8 @@ impl PartitionMaps {
         }
     }
 
-    /// Refuses a map for writes that have to wait for its partitions.
+    /// Returns no map in place of one with partitions that writes have to wait for. A wait is no failure
+    /// while there is a map; the first one is refused.
     fn check_writable(
         &self,
         latest: Option<Latest<PartitionsSnapshot>>,
@@ -157,7 +155,7 @@ impl PartitionMaps {
         let current = self.current();
         let last = found.snapshot.map.accepting().last();
         if current.is_some() && last.is_some_and(|last| *last >= count) {
-            return Err(RefreshError::AheadOfLog);
+            return Ok(None);
         }
         if self.has_added(current.as_deref(), &found.snapshot) {
             let now_ns = self.clock.mono_ns();
@@ -166,7 +164,6 @@ impl PartitionMaps {
             let known = added.filter(|(known, _)| *known == number);
             let (_, since_ns) = *added.insert(known.unwrap_or((number, now_ns)));
             if now_ns.saturating_sub(since_ns) < ADDED_WAIT.as_nanos() as u64 {
-                // A wait is no failure while there is a map.
                 return if current.is_some() { Ok(None) } else { Err(RefreshError::JustAdded) };
             }
         }

@@ -433,6 +433,7 @@ fn the_first_gateway_creates_the_map_and_partitions_of_the_log_that_are_added_la
 }
 
 /// Writes to the new partitions were refused with 503 until the client had asked for the topic again, 5 s.
+/// The wait was counted as a failed read of the map.
 #[test]
 fn a_map_waits_until_the_gateway_knows_its_partitions_of_the_log() {
     let cluster = Cluster::new(2);
@@ -440,7 +441,7 @@ fn a_map_waits_until_the_gateway_knows_its_partitions_of_the_log() {
     change_map(&cluster.bucket, &cluster.env, RUNTIME.handle(), PartitionChange::Add(&[2])).expect("added");
     gateway.refresh().expect("the map before it");
     let stats = gateway.stats();
-    assert_eq!((stats.map_number, stats.partition_count, stats.map_failures), (1, 2, 1));
+    assert_eq!((stats.map_number, stats.partition_count, stats.map_failures), (1, 2, 0));
     assert_eq!(gateway.unready_reason(), None);
     cluster.topic.add_partitions(1);
     gateway.refresh().expect("the map before it");
