@@ -6,6 +6,7 @@
 //! Not here: windows that become blocks (`windows`, `publish`), the log itself (`replicated_log`), HTTP
 //! (`server`).
 
+mod accepted_gaps;
 mod answers;
 mod cutting;
 mod deletions;
@@ -22,6 +23,7 @@ mod step_error;
 mod store;
 mod windows;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,14 +34,15 @@ use chronolith_bucket::Store;
 use chronolith_format::record::{Cut, Record, RecordDecoder, RecordError, RecordOrigin};
 use chronolith_model::log_position::{LogPartition, Position};
 use chronolith_model::{StoreId, WriteBatch};
-use chronolith_replicated_log::{Bounds, LogError, Record as LogRecord, ReplicatedLog};
+use chronolith_replicated_log::{Bounds, LogError, ReadLimits, Record as LogRecord, ReplicatedLog};
 use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WriteError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use accepted_gaps::AcceptedGaps;
 use cutting::{CutSender, windows_of};
 use deletions::{OwnerDeletions, Verdict};
-pub use error::OwnerError;
+pub use error::{GapTimes, OwnerError};
 pub use options::OwnerOptions;
 use owned::Owned;
 pub use partition_owner::PartitionOwner;
@@ -47,7 +50,7 @@ use publish::Publication;
 use recent_bounds::RecentBounds;
 use refused::RefusedRecords;
 use resume::StoredResume;
-pub use resume::stored_resume;
+pub use resume::{StoredPosition, stored_resume};
 use status::StatusState;
 pub use status::{CutStatus, DeletionStatus, NotReady, OwnerStatus};
 use step_error::{StepError, retry};
@@ -57,6 +60,9 @@ use windows::OwnerWindows;
 /// Shortest and longest pause after a failure that a repeat may end.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Longest wait for the first record after a gap, whose time is named.
+const KEPT_WAIT: Duration = Duration::from_secs(2);
 
 /// Parts of a process that an owner works with.
 #[derive(Clone)]
@@ -84,6 +90,7 @@ pub struct Owner {
     log: Arc<dyn ReplicatedLog>,
     tsdb: Arc<Tsdb>,
     refused: RefusedRecords,
+    accepted_gaps: AcceptedGaps,
     clock: Arc<dyn Clock>,
     options: OwnerOptions,
     partition: LogPartition,
@@ -114,16 +121,22 @@ impl Owner {
             return Err(OwnerError::OtherTopic { expected: partition, found: log.identity() });
         }
         let stored = StoredResume::new(bucket.clone(), &env, handle.clone(), partition);
+        let accepted_gaps = AcceptedGaps::new(bucket.clone(), env.clock.clone(), handle.clone());
         let next = match records.next() {
             Some(position) => position.offset,
-            None => resume_offset(stored.read()?, partition, &options)?,
+            None => resume_offset(&stored, &accepted_gaps, &options)?,
         };
         let bounds = log.bounds(partition.number)?;
         if next > bounds.end {
             return Err(OwnerError::LogEndsEarly { partition, next, end: bounds.end });
         }
-        if next < bounds.start && !options.accepts(&(next..bounds.start)) {
-            return Err(OwnerError::Gap { partition, lost: next..bounds.start, what: String::new() });
+        if next < bounds.start {
+            let lost = next..bounds.start;
+            let error = gap(&*log, partition, lost.clone(), String::new(), None);
+            if !options.accepts(&lost) {
+                return Err(error);
+            }
+            accepted_gaps.record(partition, &lost, &error.to_string()).map_err(OwnerError::GapRecord)?;
         }
         let windows = match records.next() {
             Some(position) => {
@@ -143,6 +156,7 @@ impl Owner {
             publication: Publication::new(&bucket, &env, &handle, stored, options.clone(), deletions.clone()),
             deletions,
             refused: RefusedRecords::new(bucket, env.clock.clone(), handle),
+            accepted_gaps,
             clock: env.clock.clone(),
             status: StatusState::default(),
             cut_sender: CutSender::new(log.clone(), env.clock.clone(), partition),
@@ -301,11 +315,13 @@ impl Owner {
             }
             error => return Err(retry(error)),
         };
+        let error = gap(&*self.log, partition, lost.clone(), what, self.status.log_time_ms());
         if !self.options.accepts(&lost) {
-            return Err(OwnerError::Gap { partition, lost, what }.into());
+            return Err(error.into());
         }
+        let recorded = self.accepted_gaps.record(partition, &lost, &error.to_string());
+        recorded.map_err(|error| retry(OwnerError::GapRecord(error)))?;
         self.pass_over(lost.end)?;
-        tracing::error!(%partition, from = lost.start, to = lost.end, "skipped lost records, as accepted");
         Ok(())
     }
 
@@ -479,16 +495,39 @@ fn store_of_deletion(
 
 /// Returns the offset of the first record of an owner whose directory has no position.
 fn resume_offset(
-    stored: Option<Position>,
-    partition: LogPartition,
+    stored: &StoredResume,
+    accepted_gaps: &AcceptedGaps,
     options: &OwnerOptions,
 ) -> Result<u64, OwnerError> {
-    match stored {
+    let partition = stored.partition();
+    match stored.read()? {
         None => Ok(0),
-        Some(position) if position.log_partition() == partition => Ok(position.offset),
-        Some(other) if options.accepts(&(other.offset..other.offset + 1)) => Ok(0),
-        Some(other) => Err(OwnerError::TopicMadeAgain { stored: other, found: partition.topic }),
+        Some(StoredPosition { position, .. }) if position.log_partition() == partition => Ok(position.offset),
+        Some(other) => {
+            let offset = other.position.offset;
+            let lost = offset..offset + 1;
+            let error = OwnerError::TopicMadeAgain { stored: other, found: partition.topic };
+            if !options.accepts(&lost) {
+                return Err(error);
+            }
+            accepted_gaps.record(partition, &lost, &error.to_string()).map_err(OwnerError::GapRecord)?;
+            Ok(0)
+        }
     }
+}
+
+/// Returns the error of lost records, with the times of the records around them.
+fn gap(
+    log: &dyn ReplicatedLog,
+    partition: LogPartition,
+    lost: Range<u64>,
+    what: String,
+    after_ms: Option<i64>,
+) -> OwnerError {
+    let limits = ReadLimits { bytes_max: 1, wait: KEPT_WAIT };
+    let kept = log.read(partition.number, lost.end, limits).ok();
+    let before_ms = kept.and_then(|kept| Some(kept.first()?.timestamp_ms));
+    OwnerError::Gap { partition, lost, times: GapTimes { after_ms, before_ms }, what }
 }
 
 #[cfg(test)]

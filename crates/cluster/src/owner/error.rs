@@ -1,12 +1,36 @@
 //! Reasons why an owner does not go on.
 
+use std::fmt;
 use std::ops::Range;
 
+use chronolith_base::utc::rfc3339_ms;
 use chronolith_bucket::BucketError;
 use chronolith_format::record::RecordError;
 use chronolith_model::log_position::{LogPartition, Position, TopicId};
 use chronolith_replicated_log::LogError;
 use chronolith_tsdb::WriteError;
+
+use super::resume::StoredPosition;
+
+/// Times of lost records, by the records around them; milliseconds since 1970, `None` if there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GapTimes {
+    /// Arrival of the last record before them.
+    pub after_ms: Option<i64>,
+    /// Time of the log of the first record after them.
+    pub before_ms: Option<i64>,
+}
+
+impl fmt::Display for GapTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.after_ms.map(rfc3339_ms), self.before_ms.map(rfc3339_ms)) {
+            (None, None) => Ok(()),
+            (Some(after), None) => write!(f, " written after {after}"),
+            (None, Some(before)) => write!(f, " written before {before}"),
+            (Some(after), Some(before)) => write!(f, " written between {after} and {before}"),
+        }
+    }
+}
 
 /// Error that an operator has to resolve. The store keeps its position.
 #[derive(Debug, thiserror::Error)]
@@ -36,20 +60,21 @@ pub enum OwnerError {
     Directory(String),
     /// The bucket has an offset of another topic, and the directory has no position.
     #[error(
-        "the log is topic {found}, and the bucket names offset {} of {}, from which on records are in no block; \
-         they are lost if that topic was deleted; to go on with the other topic start with \
-         --owner.accept-gap {}-{}", stored.offset, stored.log_partition(), stored.offset, stored.offset + 1
+        "the log is topic {found}, and the bucket names offset {} of {} (stored at {}), from which on records \
+         are in no block; they are lost if that topic was deleted; to go on with the other topic start with \
+         --owner.accept-gap {}-{}", stored.position.offset, stored.position.log_partition(),
+        rfc3339_ms(stored.stored_ms), stored.position.offset, stored.position.offset + 1
     )]
     TopicMadeAgain {
         /// Position that the bucket has.
-        stored: Position,
+        stored: StoredPosition,
         /// Topic of the log.
         found: TopicId,
     },
     /// The log lost records that are in no block.
     #[error(
-        "{partition} lacks offsets {} to {} (exclusive), and no block has their samples{}{what}; to go on \
-         without them start with --owner.accept-gap {}-{}",
+        "{partition} lacks offsets {} to {} (exclusive){times}, and no block has their samples{}{what}; to go \
+         on without them start with --owner.accept-gap {}-{}",
         lost.start, lost.end, if what.is_empty() { "" } else { ": " }, lost.start, lost.end
     )]
     Gap {
@@ -57,9 +82,14 @@ pub enum OwnerError {
         partition: LogPartition,
         /// Offsets of the lost records.
         lost: Range<u64>,
+        /// Times of the records.
+        times: GapTimes,
         /// Damage that the log has reported.
         what: String,
     },
+    /// The bucket does not take the record of an accepted gap.
+    #[error("recording the accepted gap: {0}")]
+    GapRecord(BucketError),
     /// The log ends before the position of the store: it lost records that were applied.
     #[error(
         "{partition} ends at offset {end}, before the position {next} of the store: the log has lost records"

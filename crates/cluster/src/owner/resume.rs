@@ -49,6 +49,15 @@ fn request(clock: &dyn Clock) -> RequestContext {
     RequestContext::with_timeout(clock, cluster_folder(), TIMEOUT, Purpose::Catalog)
 }
 
+/// Position in the bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredPosition {
+    /// From here on an owner without a directory reads.
+    pub position: Position,
+    /// Time at which it was stored, milliseconds since 1970.
+    pub stored_ms: i64,
+}
+
 /// Result of storing an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {
@@ -75,9 +84,12 @@ impl StoredResume {
     ///
     /// # Errors
     /// As other requests.
-    pub(super) fn read(&self) -> Result<Option<Position>, BucketError> {
+    pub(super) fn read(&self) -> Result<Option<StoredPosition>, BucketError> {
         let read = self.handle.block_on(self.snapshots.reader().read_latest(&self.request()));
-        Ok(read?.and_then(|latest| latest.snapshot.position))
+        Ok(read?.and_then(|latest| {
+            let stored_ms = latest.snapshot.stamp.created_ms;
+            Some(StoredPosition { position: latest.snapshot.position?, stored_ms })
+        }))
     }
 
     /// Stores `offset` unless the bucket has a later one. An offset of another topic is replaced if

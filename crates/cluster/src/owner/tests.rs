@@ -17,7 +17,7 @@ use chronolith_format::record::{
 };
 use chronolith_ingest::protocols::sent_keys;
 use chronolith_model::databases::BucketStoreId;
-use chronolith_model::log_position::{PartitionId, TopicId};
+use chronolith_model::log_position::{PartitionId, Position, TopicId};
 use chronolith_model::{
     Columns, DuplicatePolicy, Labels, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange,
 };
@@ -104,17 +104,29 @@ impl TestEnv {
 
     /// Refused records, by offset.
     fn kept(&self) -> BTreeMap<u64, Bytes> {
+        let objects = self.objects("cluster/refused/0").into_iter();
+        objects.map(|(name, bytes)| (name.parse().expect("an offset"), bytes)).collect()
+    }
+
+    /// Accepted gaps, by name, with the line of each.
+    fn accepted(&self) -> BTreeMap<String, String> {
+        let objects = self.objects("cluster/accepted-gaps/0").into_iter();
+        objects.map(|(name, bytes)| (name, String::from_utf8(bytes.to_vec()).expect("a text"))).collect()
+    }
+
+    /// Objects of a folder of the bucket, by the last part of their keys.
+    fn objects(&self, folder: &str) -> BTreeMap<String, Bytes> {
         let request = || {
             let folder = Folder::of_tenant(&TenantId::new("cluster").expect("an id"));
             RequestContext::with_timeout(&*self.env.clock, folder, Duration::from_secs(60), Purpose::Tool)
         };
         let store = self.store_of_bucket();
-        let options = ListOptions { prefix: "cluster/refused/0".to_owned(), ..ListOptions::default() };
+        let options = ListOptions { prefix: folder.to_owned(), ..ListOptions::default() };
         let page = RUNTIME.block_on(store.list(&request(), &options)).expect("lists");
         let read = |object: ListedObject| {
             let read = RUNTIME.block_on(store.read(&request(), &object.key, ReadRange::Whole, None));
-            let offset = object.key.rsplit('/').next().expect("a name").parse().expect("an offset");
-            (offset, read.expect("reads").bytes)
+            let name = object.key.rsplit('/').next().expect("a name");
+            (name.to_owned(), read.expect("reads").bytes)
         };
         page.objects.into_iter().map(read).collect()
     }
@@ -190,7 +202,8 @@ impl TestEnv {
         let partition = LogPartition { topic: self.connect().identity(), number: P0 };
         let handle = RUNTIME.handle().clone();
         let store = Arc::new(Store::simulated(self.bucket.connect(2), &self.env, handle.clone()));
-        StoredResume::new(store, &self.env, handle, partition).read().expect("reads")
+        let stored = StoredResume::new(store, &self.env, handle, partition).read().expect("reads");
+        stored.map(|stored| stored.position)
     }
 }
 
@@ -416,15 +429,24 @@ fn lost_records_stop_the_owner_unless_they_are_accepted() {
     test_env.topic.trim(P0, 7);
     let error = stopped(&owner).to_string();
     assert!(error.contains("lacks offsets 4 to 7") && error.contains("--owner.accept-gap 4-7"), "{error}");
+    assert!(error.contains(" written between 2026-"), "{error}");
     drop(owner);
     let error = test_env.try_owner(&store).err().expect("refused").to_string();
-    assert!(error.contains("--owner.accept-gap 4-7"), "{error}");
+    assert!(error.contains(" written before 2026-") && error.contains("--owner.accept-gap 4-7"), "{error}");
     test_env.options.accepted_gap = Some(4..6);
     assert!(test_env.try_owner(&store).is_err(), "more is lost");
     test_env.options.accepted_gap = Some(4..7);
+    test_env.set_bucket_away(true);
+    assert!(matches!(test_env.try_owner(&store), Err(OwnerError::GapRecord(_))), "is recorded first");
+    test_env.set_bucket_away(false);
+    assert!(test_env.accepted().is_empty());
     let owner = test_env.try_owner(&store).expect("accepted");
     catch_up(&test_env, &owner);
     assert_eq!(owner.status().applied_count, 3);
+    let accepted = test_env.accepted();
+    let (name, line) = accepted.first_key_value().expect("is recorded");
+    assert!(accepted.len() == 1 && name == "4-7", "{accepted:?}");
+    assert!(line.starts_with("accepted at 2026-") && line.contains("lacks offsets 4 to 7"), "{line}");
 }
 
 #[test]
@@ -445,6 +467,17 @@ fn an_empty_directory_begins_at_the_offset_that_the_bucket_names() {
     let owner = test_env.try_owner(&store).expect("opens");
     catch_up(&test_env, &owner);
     assert_eq!(owner.status().applied_count, 2);
+    drop((owner, store));
+    // Lost records of an owner without a directory.
+    test_env.topic.trim(P0, 5);
+    let mut other = test_env.second(9);
+    let store = other.store();
+    assert!(matches!(other.try_owner(&store), Err(OwnerError::Gap { lost, .. }) if lost == (4..5)));
+    other.options.accepted_gap = Some(4..5);
+    let owner = other.try_owner(&store).expect("accepted");
+    catch_up(&other, &owner);
+    assert_eq!(owner.status().applied_count, 1);
+    assert_eq!(other.accepted().keys().collect::<Vec<_>>(), ["4-5"]);
 }
 
 /// Offsets of one topic say nothing about another one.
@@ -456,11 +489,12 @@ fn an_offset_of_a_topic_that_was_made_again_is_named_and_accepted() {
     test_env.store_resume(LogPartition { topic: TopicId([9; 16]), number: P0 }, 77);
     let store = test_env.store();
     let error = test_env.try_owner(&store).err().expect("refused").to_string();
-    assert!(error.contains("--owner.accept-gap 77-78"), "{error}");
+    assert!(error.contains("(stored at 2026-") && error.contains("--owner.accept-gap 77-78"), "{error}");
     test_env.options.accepted_gap = Some(77..78);
     let owner = test_env.try_owner(&store).expect("accepted");
     catch_up(&test_env, &owner);
     assert_eq!(owner.status().applied_count, 1);
+    assert_eq!(test_env.accepted().keys().collect::<Vec<_>>(), ["77-78"]);
 }
 
 #[test]
