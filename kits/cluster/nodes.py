@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "wire"))
+KITS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..")
+sys.path[:0] = [os.path.join(KITS, "wire"), os.path.join(KITS, "kafka")]
 from tsdbwire import STRONG, Client, free_port  # noqa: E402
 
 TOKEN = "token-of-the-kits-0123456789\n"
@@ -26,7 +27,8 @@ class Node:
         self.port = port
         self.url = "http://127.0.0.1:%d" % port
         self.client = Client(self.url)
-        self.argv = [binary, "serve", "--http", "127.0.0.1:%d" % port, "--data-dir", os.path.join(work, name), *flags]
+        self.data_dir = os.path.join(work, name)
+        self.argv = [binary, "serve", "--http", "127.0.0.1:%d" % port, "--data-dir", self.data_dir, *flags]
         self.log = open(os.path.join(work, name + ".log"), "ab")
         self.process = None
         self.start()
@@ -60,7 +62,7 @@ class Broker:
     """Brokers of Kafka; they end with this process, since the harness ends with its standard input."""
 
     def __init__(self, count=1):
-        harness = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "kafka", "broker.py")
+        harness = os.path.join(KITS, "kafka", "broker.py")
         self.process = subprocess.Popen([sys.executable, harness, "serve", "--count", str(count)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         # Addresses by listener, and the folder of certificates and passwords.
@@ -91,13 +93,14 @@ class Cluster:
     """Started and ready. `broker` is its address, `flags` are those of gateways and owners."""
 
     def __init__(self, binary, work, broker=None, partitions=1, topic="kit", flags=(), query_flags=(), copies=1):
-        os.makedirs(os.path.join(work, "bucket"), exist_ok=True)
+        self.bucket = os.path.join(work, "bucket")
+        os.makedirs(self.bucket, exist_ok=True)
         token = os.path.join(work, "token")
         with open(token, "w") as out:
             out.write(TOKEN)
         log = "kafka://%s/%s" % (broker, topic) if broker else "dir://" + os.path.join(work, "log")
         # Kits ask another process for what they have just changed.
-        shared = ["--bucket", "file://" + os.path.join(work, "bucket"), "--bucket.poll", "1s",
+        shared = ["--bucket", "file://" + self.bucket, "--bucket.poll", "1s",
                   "--cluster.node-token-file", token]
         # Ports below those that the system gives to connections.
         self.next_port = 21000 + os.getpid() % 8000

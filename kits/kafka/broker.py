@@ -3,7 +3,9 @@
 
     broker.py fetch                  prints the folder of the libraries
     broker.py serve [--count N]      starts N brokers (1), prints their ports and files, then obeys lines of stdin:
-                                     kill I, start I, pause I, resume I, partitions TOPIC COUNT; ends with stdin
+                                     kill I, start I, pause I, resume I, partitions TOPIC COUNT, delete TOPIC,
+                                     set TOPIC SETTING VALUE, trim TOPIC PARTITION OFFSET (removes records before it),
+                                     append TOPIC PARTITION HEX (- for an empty record); ends with stdin
 
 `serve` answers each line with `ok` or `failed: WHY`. Without Java, Maven, openssl or network it prints `not run: WHY`
 and exits with 3. Users: alice may do everything, bob nothing; passwords in the printed files.
@@ -21,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import protocol
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START_WITHIN_S = 90
@@ -210,20 +214,6 @@ class Broker:
             tail = log.read().decode("utf-8", "replace")[-2000:]
         raise SystemExit("broker %d does not answer: %s" % (self.number, tail))
 
-    def set_partition_count(self, topic, count):
-        """Sends CreatePartitions, version 1: a topic may have more partitions than before, never fewer."""
-        name = topic.encode()
-        body = struct.pack(">ih%dsiii?" % len(name), 1, len(name), name, count, -1, 30000, False)
-        request = struct.pack(">hhih", 37, 1, 1, -1) + body
-        with socket.create_connection(("127.0.0.1", self.ports["PLAIN"]), timeout=30) as connection:
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = connection.makefile("rb")
-            answer = answer.read(struct.unpack(">i", answer.read(4))[0])
-        # After the number of the request, the throttle time, the length of the list and the name.
-        code, = struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(name))
-        if code != 0:
-            raise ValueError("CreatePartitions of %s: error %d of the protocol" % (topic, code))
-
     def signal(self, number):
         self.process.send_signal(number)
 
@@ -270,8 +260,16 @@ class Cluster:
 
     def obey(self, line):
         words = line.split()
-        if words[0] == "partitions":
-            return self.brokers[0].set_partition_count(words[1], int(words[2]))
+        ports = [broker.ports["PLAIN"] for broker in self.brokers]
+        requests = {
+            "partitions": lambda topic, count: protocol.set_partition_count(ports[0], topic, int(count)),
+            "delete": lambda topic: protocol.delete_topic(ports[0], topic),
+            "set": lambda topic, name, value: protocol.set_config(ports[0], topic, name, value),
+            "trim": lambda topic, partition, offset: protocol.delete_records(ports, topic, int(partition), int(offset)),
+            "append": lambda topic, partition, value: protocol.append(ports, topic, int(partition), bytes.fromhex(value.strip("-"))),
+        }
+        if words[0] in requests:
+            return requests[words[0]](*words[1:])
         broker = self.brokers[int(words[1]) - 1]
         if words[0] == "kill":
             broker.kill()
@@ -300,7 +298,7 @@ def serve(count):
             try:
                 cluster.obey(line)
                 print("ok", flush=True)
-            except (ValueError, IndexError, OSError) as error:
+            except (ValueError, IndexError, TypeError, OSError, struct.error) as error:
                 print("failed: %s" % error, flush=True)
     finally:
         cluster.end()
