@@ -18,6 +18,7 @@ mod publish;
 mod recent_bounds;
 mod refused;
 mod resume;
+mod start_catalogues;
 mod status;
 mod step_error;
 mod store;
@@ -51,6 +52,7 @@ use recent_bounds::RecentBounds;
 use refused::RefusedRecords;
 use resume::StoredResume;
 pub use resume::{StoredPosition, stored_resume};
+use start_catalogues::StartCatalogues;
 use status::StatusState;
 pub use status::{CutStatus, DeletionStatus, NotReady, OwnerStatus};
 use step_error::{StepError, retry};
@@ -100,6 +102,7 @@ pub struct Owner {
     deletions: Arc<OwnerDeletions>,
     cut_sender: CutSender,
     bounds: RecentBounds,
+    start_catalogues: StartCatalogues,
     /// Memory of a record.
     decoding: Mutex<Decoding>,
 }
@@ -155,6 +158,7 @@ impl Owner {
         let owner = Owner {
             publication: Publication::new(&bucket, &env, &handle, stored, options.clone(), deletions.clone()),
             deletions,
+            start_catalogues: StartCatalogues::new(&bucket, &env, &handle),
             refused: RefusedRecords::new(bucket, env.clock.clone(), handle),
             accepted_gaps,
             clock: env.clock.clone(),

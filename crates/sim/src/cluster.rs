@@ -236,8 +236,6 @@ struct ClusterEnv {
     auditor: Auditor,
     /// Query node that runs for long.
     node: QueryNode,
-    /// Starts of owners when it was made.
-    node_starts: u64,
     counts: ClusterTally,
     is_faulty: bool,
     ends: Ends,
@@ -266,7 +264,6 @@ impl ClusterEnv {
             ledger: Ledger::new(&site.setup.stores),
             auditor: Auditor::new(&site, seed + 1),
             node: QueryNode::new(&site, seed + 2),
-            node_starts: 0,
             rng: Rng::from_seed(seed),
             gateways,
             deletions: Deletions::default(),
@@ -479,15 +476,8 @@ impl ClusterEnv {
 
     /// Asks the query node, whose catalogue is as old as owners allow, or a new one.
     fn query(&mut self, tenant: &TenantId) -> Result<(), String> {
-        let starts: u64 = self.machines.iter().map(|machine| machine.tally().starts).sum();
-        // An owner that has started does not know which samples left before: a node reads older catalogues
-        // again.
-        let is_outdated = self.site.setup.catalogue_poll == NEVER
-            && starts > self.node_starts
-            && self.node.age() > self.site.setup.seam;
-        if is_outdated || self.ends == Ends::Random && self.rng.below(8) == 0 {
+        if self.ends == Ends::Random && self.rng.below(8) == 0 {
             self.node = QueryNode::new(&self.site, self.rng.next_u64());
-            self.node_starts = starts;
         }
         self.read_log()?;
         let mut asked: Vec<&Machine> = Vec::new();

@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 
+use chronolith_bucket::BucketError;
 use chronolith_format::record::RecordStore;
 use chronolith_model::log_position::LogPartition;
 use chronolith_model::{StoreId, TenantId};
@@ -33,16 +34,20 @@ impl PartitionOwner for Owner {
         Ok(self.log.bounds(self.partition.number)?.end)
     }
 
-    /// Samples that left before the start of the process are not counted: they did so at least twice the time
-    /// between two polls of the catalogue after their publication, and a new owner reads those that did not.
-    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64 {
+    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> Option<u64> {
+        let at_start = self.start_catalogues.known(tenant, store)?;
         let store = match store {
             RecordStore::Default => Some(StoreId::from(tenant)),
             RecordStore::Database(id) | RecordStore::Graphite(id) => {
                 self.tsdb.cuts().store_with_id(tenant, id)
             }
         };
-        store.map_or(0, |store| self.windows.catalogue_needed(&store))
+        let left = store.map_or(0, |store| self.windows.catalogue_needed(&store));
+        Some(left.max(at_start))
+    }
+
+    fn read_catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> Result<(), BucketError> {
+        self.start_catalogues.read(tenant, store).map(drop)
     }
 
     fn tenant_series(&self) -> Vec<TenantSeries> {

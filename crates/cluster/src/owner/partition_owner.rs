@@ -3,6 +3,7 @@
 //!
 //! Not here: answers of an owner (`answers`), application of records, requests (`server`).
 
+use chronolith_bucket::BucketError;
 use chronolith_format::record::RecordStore;
 use chronolith_model::TenantId;
 use chronolith_model::log_position::LogPartition;
@@ -31,9 +32,17 @@ pub trait PartitionOwner: Send + Sync {
     /// [`LogError`].
     fn log_end(&self) -> Result<u64, LogError>;
 
-    /// Returns the number of the first catalogue of a store that has all windows which have left, or are
-    /// about to leave; 0 if none has. Never falls. A caller that reads an older catalogue would miss them.
-    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64;
+    /// Returns the number of a catalogue of a store that has all windows which have left, or are about to
+    /// leave; 0 if none has. A caller that reads an older catalogue would miss them. `None` until
+    /// [`PartitionOwner::read_catalogue_needed`] has succeeded for the store; after that it never falls.
+    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> Option<u64>;
+
+    /// Asks the bucket for the number that covers windows which left before the start of the process. Blocks
+    /// the thread; must not be called from a task of a runtime.
+    ///
+    /// # Errors
+    /// [`BucketError`]: no caller may be answered, since samples could be missing unnoticed.
+    fn read_catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> Result<(), BucketError>;
 
     /// Returns the series of tenants, at most [`crate::peers::TENANTS_REPORTED_MAX`] ones that are nearest to
     /// their limit. Cost: visits each store.

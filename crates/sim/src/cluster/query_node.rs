@@ -99,7 +99,8 @@ impl PeerStream for OwnerAnswer {
 
 impl Asked {
     fn is_stale(&self, call: &SelectCall) -> bool {
-        call.catalogue < self.owner.catalogue_needed(&call.tenant, call.store)
+        let needed = self.owner.catalogue_needed(&call.tenant, call.store);
+        needed.is_none_or(|needed| call.catalogue < needed)
     }
 
     fn answer(&self, call: &[u8], ctx: &ReadContext) -> OwnerAnswer {
@@ -107,6 +108,11 @@ impl Asked {
             Ok(call) => call,
             Err(error) => return OwnerAnswer::None(error.to_string()),
         };
+        if self.owner.catalogue_needed(&call.tenant, call.store).is_none()
+            && let Err(error) = self.owner.read_catalogue_needed(&call.tenant, call.store)
+        {
+            return OwnerAnswer::None(error.to_string());
+        }
         if self.is_stale(&call) {
             return OwnerAnswer::Stale;
         }

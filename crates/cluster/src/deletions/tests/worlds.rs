@@ -536,12 +536,14 @@ fn samples_of_published_cuts_leave_early_for_a_deletion() {
     assert!(waited_ns < 10_000_000_000, "{waited_ns} ns");
     for machine in &world.machines {
         use crate::owner::PartitionOwner as _;
-        let needed = machine.owner().catalogue_needed(&TenantId::anonymous(), RecordStore::Default);
+        let needed = || machine.owner().catalogue_needed(&TenantId::anonymous(), RecordStore::Default);
+        machine.owner().read_catalogue_needed(&TenantId::anonymous(), RecordStore::Default).expect("read");
+        let before = needed().expect("known");
         machine.catch_up(&world.topic);
-        let after = machine.owner().catalogue_needed(&TenantId::anonymous(), RecordStore::Default);
+        let after = needed().expect("known");
         let list = world.bucket.deletions().read().expect("a list");
         let DeletionState::Done { catalogue, .. } = list.deletions[0].state else { panic!("{list:?}") };
-        assert!(needed > 0 && after >= catalogue && catalogue > 0, "{needed} {after} {catalogue}");
+        assert!(before > 0 && after >= catalogue && catalogue > 0, "{before} {after} {catalogue}");
     }
     world.settle();
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use chronolith_cluster::owner::PartitionOwner;
 use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::{QueryError, TenantId};
 use chronolith_service::access::Identity;
@@ -53,6 +54,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let longest_ms = ANSWER_TIMEOUT.as_secs() * 1000;
     let timeout_ms = if call.deadline_ms == 0 { longest_ms } else { call.deadline_ms.min(longest_ms) };
     wait_for_records(web, &call.consistency, started_ns, timeout_ms).await?;
+    learn_catalogue(web, &call).await?;
     if let Some(why) = stale_reason(web, &call) {
         return Err(ApiError::new(ErrorKind::Stale, why));
     }
@@ -152,14 +154,36 @@ async fn read_call(web: &Arc<Web>, request: Request) -> Result<SelectCall, ApiEr
     })
 }
 
+/// Reads which catalogue a caller needs, if this node does not know it yet for the store.
+async fn learn_catalogue(web: &Arc<Web>, call: &SelectCall) -> Result<(), ApiError> {
+    let Some(owner) = asked_owner(web, call) else { return Ok(()) };
+    if owner.catalogue_needed(&call.tenant, call.store).is_some() {
+        return Ok(());
+    }
+    let (owner, tenant, store) = (owner.clone(), call.tenant.clone(), call.store);
+    let class = &web.service.admission.streams.select;
+    let read = move |_: &Web| owner.read_catalogue_needed(&tenant, store);
+    let read = dispatch::run_to_end(web, class, &TenantId::anonymous(), ANSWER_TIMEOUT, read).await?;
+    read.map_err(|error| {
+        let why = "this node does not know which blocks have the samples that left before its start";
+        ApiError::new(ErrorKind::Unavailable, format!("{why}: {error}"))
+    })
+}
+
+/// Returns the owner of a call for samples: other records do not leave for blocks.
+fn asked_owner<'a>(web: &'a Web, call: &SelectCall) -> Option<&'a Arc<dyn PartitionOwner>> {
+    let is_read = matches!(call.question, SelectQuestion::Read(_));
+    web.service.lifecycle.roles.owner().filter(|_| is_read)
+}
+
 /// Returns the reason to refuse a caller that reads blocks of a catalogue without windows that have left the
 /// store.
 fn stale_reason(web: &Web, call: &SelectCall) -> Option<String> {
-    // Other records do not leave for blocks.
-    let is_read = matches!(call.question, SelectQuestion::Read(_));
-    let owner = web.service.lifecycle.roles.owner().filter(|_| is_read)?;
-    let needed = owner.catalogue_needed(&call.tenant, call.store);
+    let owner = asked_owner(web, call)?;
     let found = call.catalogue;
+    let Some(needed) = owner.catalogue_needed(&call.tenant, call.store) else {
+        return Some("this node has forgotten which catalogue the caller needs".to_owned());
+    };
     (found < needed).then(|| {
         format!("windows have left this node for blocks of catalogue {needed}, the caller reads {found}")
     })

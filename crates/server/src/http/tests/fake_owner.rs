@@ -8,6 +8,7 @@ use chronolith_cluster::peers::TenantSeries;
 use chronolith_cluster::{LogError, PartitionId, TopicId};
 use chronolith_model::TenantId;
 use chronolith_model::log_position::LogPartition;
+use chronolith_tsdb::BucketError;
 
 /// Owner whose state a test sets.
 pub(crate) struct FakeOwner {
@@ -61,8 +62,12 @@ impl PartitionOwner for FakeOwner {
         Ok(self.log_end.load(Ordering::Relaxed))
     }
 
-    fn catalogue_needed(&self, _: &TenantId, _: RecordStore) -> u64 {
-        self.catalogue.fetch_add(u64::from(self.leaves_at_each_look), Ordering::Relaxed)
+    fn catalogue_needed(&self, _: &TenantId, _: RecordStore) -> Option<u64> {
+        Some(self.catalogue.fetch_add(u64::from(self.leaves_at_each_look), Ordering::Relaxed))
+    }
+
+    fn read_catalogue_needed(&self, _: &TenantId, _: RecordStore) -> Result<(), BucketError> {
+        Ok(())
     }
 
     fn tenant_series(&self) -> Vec<TenantSeries> {

@@ -1,0 +1,68 @@
+//! Catalogues that readers need for samples which left before the start of the process.
+//!
+//! An owner remembers samples that have left since its start alone. One that left before is in a block of the
+//! newest catalogue as of any later moment, whose number is read when a store is asked for first.
+//! Invariant: a number that is known was read after the start.
+//! Not here: samples that leave later (`windows`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_base::Env;
+use chronolith_base::hash::HashMap;
+use chronolith_bucket::snapshots::SnapshotReader;
+use chronolith_bucket::{BucketError, Purpose, RequestContext, Store};
+use chronolith_format::bucket::catalogue::Snapshot;
+use chronolith_format::record::RecordStore;
+use chronolith_model::TenantId;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::folder::store_folder;
+
+/// Time for the answer of the bucket, for which a query waits.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Stores whose numbers are kept; one more forgets all, which are read again.
+const STORES_MAX: usize = 10_000;
+
+/// Numbers of catalogues by store.
+pub(super) struct StartCatalogues {
+    reader: SnapshotReader<Snapshot>,
+    env: Env,
+    handle: Handle,
+    known: Mutex<HashMap<(TenantId, RecordStore), u64>>,
+}
+
+impl StartCatalogues {
+    /// Nothing is read yet. Requests run on the runtime of `handle`.
+    pub(super) fn new(bucket: &Arc<Store>, env: &Env, handle: &Handle) -> StartCatalogues {
+        StartCatalogues {
+            reader: SnapshotReader::of_kind(bucket.clone(), env.clock.clone()),
+            env: env.clone(),
+            handle: handle.clone(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns the number of a store that was read; `None` before.
+    pub(super) fn known(&self, tenant: &TenantId, store: RecordStore) -> Option<u64> {
+        self.known.lock().get(&(tenant.clone(), store)).copied()
+    }
+
+    /// Reads the number of the newest catalogue of a store; 0 if there is none. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`BucketError`]; nothing is known then.
+    pub(super) fn read(&self, tenant: &TenantId, store: RecordStore) -> Result<u64, BucketError> {
+        let folder = store_folder(tenant, store);
+        let request = RequestContext::with_timeout(&*self.env.clock, folder, TIMEOUT, Purpose::Catalog);
+        let latest = self.handle.block_on(self.reader.read_latest(&request))?;
+        let number = latest.map_or(0, |latest| latest.snapshot.number);
+        let mut known = self.known.lock();
+        if known.len() >= STORES_MAX {
+            known.clear();
+        }
+        known.insert((tenant.clone(), store), number);
+        Ok(number)
+    }
+}
