@@ -187,8 +187,8 @@ pub trait Fetcher: Send + 'static {
         None
     }
 
-    /// Waits at most `wait` for a record. Returns it with further ones that are there, up to about `bytes_max`;
-    /// none mean that none came.
+    /// Waits at most `wait` for a record. Returns it with further ones that are there, up to about
+    /// `bytes_max`; none mean that none came.
     ///
     /// # Errors
     /// [`Failure`]; one that came after records is returned by the next poll.

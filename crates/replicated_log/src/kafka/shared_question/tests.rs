@@ -34,7 +34,7 @@ fn callers_share_the_question_that_begins_after_them() {
                 scope.spawn(move || of.ask(|| begun.fetch_add(1, Ordering::SeqCst) + 1))
             })
             .collect();
-        // They asked before the first question ends: none may have its answer, and one asks.
+        // Callers before the end of the first question may not have its answer, and one of them asks.
         wait_until(|| shared.ended.notify_all() == 8);
         release.send(()).expect("is awaited");
         assert_eq!(first.join().expect("no panic"), 1);
