@@ -33,7 +33,7 @@ use bytes::Bytes;
 use chronolith_base::{Clock, Env};
 use chronolith_bucket::Store;
 use chronolith_format::record::{Cut, Record, RecordDecoder, RecordError, RecordOrigin};
-use chronolith_model::log_position::{LogPartition, Position};
+use chronolith_model::log_position::LogPartition;
 use chronolith_model::{StoreId, WriteBatch};
 use chronolith_replicated_log::{Bounds, LogError, ReadLimits, Record as LogRecord, ReplicatedLog};
 use chronolith_tsdb::{ApplyRecordError, RecordEffect, Records, Tsdb, WriteError};

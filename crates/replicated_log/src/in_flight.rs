@@ -30,6 +30,10 @@ struct Used {
 }
 
 /// Bytes of one record; given back when it is dropped.
+#[cfg_attr(
+    not(any(feature = "kafka", feature = "kafka-librdkafka")),
+    expect(unreachable_pub, reason = "a part of the interface of Kafka's clients")
+)]
 pub struct InFlightPermit {
     of: Arc<InFlight>,
     partition: PartitionId,

@@ -48,7 +48,7 @@ use self::gateways::Gateways;
 use self::ledger::{Ledger, Sample};
 use self::machine::{End, Machine, Site};
 use self::query_node::QueryNode;
-use self::setup::{ClusterSetup, MINUTE_MS, NEVER, OWNERS_PER_PARTITION, PARTITIONS_MAX, START_MS};
+use self::setup::{ClusterSetup, MINUTE_MS, OWNERS_PER_PARTITION, PARTITIONS_MAX, START_MS};
 use crate::cluster_tally::ClusterTally;
 use crate::failure::{Failure, Mode, catch_panic};
 use crate::runner::Budget;
