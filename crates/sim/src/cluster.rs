@@ -48,7 +48,7 @@ use self::gateways::Gateways;
 use self::ledger::{Ledger, Sample};
 use self::machine::{End, Machine, Site};
 use self::query_node::QueryNode;
-use self::setup::{ClusterSetup, MINUTE_MS, OWNERS_PER_PARTITION, PARTITIONS_MAX, START_MS};
+use self::setup::{ClusterSetup, MINUTE_MS, NEVER, OWNERS_PER_PARTITION, PARTITIONS_MAX, START_MS};
 use crate::cluster_tally::ClusterTally;
 use crate::failure::{Failure, Mode, catch_panic};
 use crate::runner::Budget;
@@ -236,6 +236,8 @@ struct ClusterEnv {
     auditor: Auditor,
     /// Query node that runs for long.
     node: QueryNode,
+    /// Starts of owners when it was made.
+    node_starts: u64,
     counts: ClusterTally,
     is_faulty: bool,
     ends: Ends,
@@ -264,6 +266,7 @@ impl ClusterEnv {
             ledger: Ledger::new(&site.setup.stores),
             auditor: Auditor::new(&site, seed + 1),
             node: QueryNode::new(&site, seed + 2),
+            node_starts: 0,
             rng: Rng::from_seed(seed),
             gateways,
             deletions: Deletions::default(),
@@ -476,8 +479,15 @@ impl ClusterEnv {
 
     /// Asks the query node, whose catalogue is as old as owners allow, or a new one.
     fn query(&mut self, tenant: &TenantId) -> Result<(), String> {
-        if self.ends == Ends::Random && self.rng.below(8) == 0 {
+        let starts: u64 = self.machines.iter().map(|machine| machine.tally().starts).sum();
+        // An owner that has started, and gets no answer of the bucket, does not know which samples left
+        // before: a node reads older catalogues again.
+        let is_outdated = self.site.setup.catalogue_poll == NEVER
+            && starts > self.node_starts
+            && self.node.age() > self.site.setup.seam;
+        if is_outdated || self.ends == Ends::Random && self.rng.below(8) == 0 {
             self.node = QueryNode::new(&self.site, self.rng.next_u64());
+            self.node_starts = starts;
         }
         self.read_log()?;
         let mut asked: Vec<&Machine> = Vec::new();

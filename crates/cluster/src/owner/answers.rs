@@ -34,8 +34,8 @@ impl PartitionOwner for Owner {
         Ok(self.log.bounds(self.partition.number)?.end)
     }
 
-    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> Option<u64> {
-        let at_start = self.start_catalogues.known(tenant, store)?;
+    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64 {
+        let at_start = self.start_catalogues.known(tenant, store).unwrap_or(0);
         let store = match store {
             RecordStore::Default => Some(StoreId::from(tenant)),
             RecordStore::Database(id) | RecordStore::Graphite(id) => {
@@ -43,11 +43,15 @@ impl PartitionOwner for Owner {
             }
         };
         let left = store.map_or(0, |store| self.windows.catalogue_needed(&store));
-        Some(left.max(at_start))
+        left.max(at_start)
     }
 
-    fn read_catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> Result<(), BucketError> {
-        self.start_catalogues.read(tenant, store).map(drop)
+    fn is_start_catalogue_due(&self, tenant: &TenantId, store: RecordStore) -> bool {
+        self.start_catalogues.is_due(tenant, store)
+    }
+
+    fn read_start_catalogue(&self, tenant: &TenantId, store: RecordStore) -> Result<(), BucketError> {
+        self.start_catalogues.read(tenant, store)
     }
 
     fn tenant_series(&self) -> Vec<TenantSeries> {

@@ -33,16 +33,20 @@ pub trait PartitionOwner: Send + Sync {
     fn log_end(&self) -> Result<u64, LogError>;
 
     /// Returns the number of a catalogue of a store that has all windows which have left, or are about to
-    /// leave; 0 if none has. A caller that reads an older catalogue would miss them. `None` until
-    /// [`PartitionOwner::read_catalogue_needed`] has succeeded for the store; after that it never falls.
-    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> Option<u64>;
+    /// leave; 0 if none has. Never falls. A caller that reads an older catalogue would miss them. Windows that
+    /// left before the start of the process count once [`PartitionOwner::read_start_catalogue`] has succeeded.
+    fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64;
 
-    /// Asks the bucket for the number that covers windows which left before the start of the process. Blocks
-    /// the thread; must not be called from a task of a runtime.
+    /// Returns true if [`PartitionOwner::read_start_catalogue`] should be called for a store: it has not
+    /// succeeded yet, nor failed recently.
+    fn is_start_catalogue_due(&self, tenant: &TenantId, store: RecordStore) -> bool;
+
+    /// Asks the bucket which catalogue has the windows that left before the start of the process. Blocks the
+    /// thread, two seconds at most; must not be called from a task of a runtime.
     ///
     /// # Errors
-    /// [`BucketError`]: no caller may be answered, since samples could be missing unnoticed.
-    fn read_catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> Result<(), BucketError>;
+    /// [`BucketError`]: callers with an old catalogue may miss these windows.
+    fn read_start_catalogue(&self, tenant: &TenantId, store: RecordStore) -> Result<(), BucketError>;
 
     /// Returns the series of tenants, at most [`crate::peers::TENANTS_REPORTED_MAX`] ones that are nearest to
     /// their limit. Cost: visits each store.

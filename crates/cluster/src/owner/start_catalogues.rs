@@ -21,7 +21,9 @@ use tokio::runtime::Handle;
 use crate::folder::store_folder;
 
 /// Time for the answer of the bucket, for which a query waits.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Time after a failure in which queries do not wait for the bucket.
+const PAUSE_NS: u64 = 10_000_000_000;
 /// Stores whose numbers are kept; one more forgets all, which are read again.
 const STORES_MAX: usize = 10_000;
 
@@ -31,6 +33,8 @@ pub(super) struct StartCatalogues {
     env: Env,
     handle: Handle,
     known: Mutex<HashMap<(TenantId, RecordStore), u64>>,
+    /// Monotonic time of the last failure.
+    failed_ns: Mutex<Option<u64>>,
 }
 
 impl StartCatalogues {
@@ -41,6 +45,7 @@ impl StartCatalogues {
             env: env.clone(),
             handle: handle.clone(),
             known: Mutex::default(),
+            failed_ns: Mutex::default(),
         }
     }
 
@@ -49,20 +54,28 @@ impl StartCatalogues {
         self.known.lock().get(&(tenant.clone(), store)).copied()
     }
 
+    /// Returns true if the number of a store is not known, and the bucket has not failed recently.
+    pub(super) fn is_due(&self, tenant: &TenantId, store: RecordStore) -> bool {
+        let now_ns = self.env.clock.mono_ns();
+        let is_paused = self.failed_ns.lock().is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < PAUSE_NS);
+        !is_paused && self.known(tenant, store).is_none()
+    }
+
     /// Reads the number of the newest catalogue of a store; 0 if there is none. Blocks the thread.
     ///
     /// # Errors
     /// [`BucketError`]; nothing is known then.
-    pub(super) fn read(&self, tenant: &TenantId, store: RecordStore) -> Result<u64, BucketError> {
+    pub(super) fn read(&self, tenant: &TenantId, store: RecordStore) -> Result<(), BucketError> {
         let folder = store_folder(tenant, store);
         let request = RequestContext::with_timeout(&*self.env.clock, folder, TIMEOUT, Purpose::Catalog);
-        let latest = self.handle.block_on(self.reader.read_latest(&request))?;
+        let latest = self.handle.block_on(self.reader.read_latest(&request));
+        let latest = latest.inspect_err(|_| *self.failed_ns.lock() = Some(self.env.clock.mono_ns()))?;
         let number = latest.map_or(0, |latest| latest.snapshot.number);
         let mut known = self.known.lock();
         if known.len() >= STORES_MAX {
             known.clear();
         }
         known.insert((tenant.clone(), store), number);
-        Ok(number)
+        Ok(())
     }
 }

@@ -99,8 +99,7 @@ impl PeerStream for OwnerAnswer {
 
 impl Asked {
     fn is_stale(&self, call: &SelectCall) -> bool {
-        let needed = self.owner.catalogue_needed(&call.tenant, call.store);
-        needed.is_none_or(|needed| call.catalogue < needed)
+        call.catalogue < self.owner.catalogue_needed(&call.tenant, call.store)
     }
 
     fn answer(&self, call: &[u8], ctx: &ReadContext) -> OwnerAnswer {
@@ -108,10 +107,9 @@ impl Asked {
             Ok(call) => call,
             Err(error) => return OwnerAnswer::None(error.to_string()),
         };
-        if self.owner.catalogue_needed(&call.tenant, call.store).is_none()
-            && let Err(error) = self.owner.read_catalogue_needed(&call.tenant, call.store)
-        {
-            return OwnerAnswer::None(error.to_string());
+        if self.owner.is_start_catalogue_due(&call.tenant, call.store) {
+            // A failure leaves recent queries as they are.
+            let _ = self.owner.read_start_catalogue(&call.tenant, call.store);
         }
         if self.is_stale(&call) {
             return OwnerAnswer::Stale;

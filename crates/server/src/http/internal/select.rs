@@ -154,20 +154,24 @@ async fn read_call(web: &Arc<Web>, request: Request) -> Result<SelectCall, ApiEr
     })
 }
 
-/// Reads which catalogue a caller needs, if this node does not know it yet for the store.
+/// Reads which catalogue a caller needs for windows that left before the start, if this node does not know it
+/// yet. While the bucket does not answer, recent samples are answered all the same.
 async fn learn_catalogue(web: &Arc<Web>, call: &SelectCall) -> Result<(), ApiError> {
     let Some(owner) = asked_owner(web, call) else { return Ok(()) };
-    if owner.catalogue_needed(&call.tenant, call.store).is_some() {
+    if !owner.is_start_catalogue_due(&call.tenant, call.store) {
         return Ok(());
     }
-    let (owner, tenant, store) = (owner.clone(), call.tenant.clone(), call.store);
+    let owner = owner.clone();
+    let tenant = call.tenant.clone();
+    let store = call.store;
     let class = &web.service.admission.streams.select;
-    let read = move |_: &Web| owner.read_catalogue_needed(&tenant, store);
+    let read = move |_: &Web| owner.read_start_catalogue(&tenant, store);
     let read = dispatch::run_to_end(web, class, &TenantId::anonymous(), ANSWER_TIMEOUT, read).await?;
-    read.map_err(|error| {
-        let why = "this node does not know which blocks have the samples that left before its start";
-        ApiError::new(ErrorKind::Unavailable, format!("{why}: {error}"))
-    })
+    if let Err(error) = read {
+        let tenant = &call.tenant;
+        tracing::warn!(%tenant, %error, "a query node with an old catalogue may miss samples that left before the start");
+    }
+    Ok(())
 }
 
 /// Returns the owner of a call for samples: other records do not leave for blocks.
@@ -180,10 +184,8 @@ fn asked_owner<'a>(web: &'a Web, call: &SelectCall) -> Option<&'a Arc<dyn Partit
 /// store.
 fn stale_reason(web: &Web, call: &SelectCall) -> Option<String> {
     let owner = asked_owner(web, call)?;
+    let needed = owner.catalogue_needed(&call.tenant, call.store);
     let found = call.catalogue;
-    let Some(needed) = owner.catalogue_needed(&call.tenant, call.store) else {
-        return Some("this node has forgotten which catalogue the caller needs".to_owned());
-    };
     (found < needed).then(|| {
         format!("windows have left this node for blocks of catalogue {needed}, the caller reads {found}")
     })

@@ -62,11 +62,15 @@ impl PartitionOwner for FakeOwner {
         Ok(self.log_end.load(Ordering::Relaxed))
     }
 
-    fn catalogue_needed(&self, _: &TenantId, _: RecordStore) -> Option<u64> {
-        Some(self.catalogue.fetch_add(u64::from(self.leaves_at_each_look), Ordering::Relaxed))
+    fn catalogue_needed(&self, _: &TenantId, _: RecordStore) -> u64 {
+        self.catalogue.fetch_add(u64::from(self.leaves_at_each_look), Ordering::Relaxed)
     }
 
-    fn read_catalogue_needed(&self, _: &TenantId, _: RecordStore) -> Result<(), BucketError> {
+    fn is_start_catalogue_due(&self, _: &TenantId, _: RecordStore) -> bool {
+        false
+    }
+
+    fn read_start_catalogue(&self, _: &TenantId, _: RecordStore) -> Result<(), BucketError> {
         Ok(())
     }
 
