@@ -33,8 +33,9 @@ pub trait PartitionOwner: Send + Sync {
     fn log_end(&self) -> Result<u64, LogError>;
 
     /// Returns the number of a catalogue of a store that has all windows which have left, or are about to
-    /// leave; 0 if none has. Never falls. A caller that reads an older catalogue would miss them. Windows that
-    /// left before the start of the process count once [`PartitionOwner::read_start_catalogue`] has succeeded.
+    /// leave; 0 if none has. Never falls. A caller that reads an older catalogue would miss them. Windows
+    /// that left before the start of the process count once [`PartitionOwner::read_start_catalogue`] has
+    /// succeeded.
     fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64;
 
     /// Returns true if [`PartitionOwner::read_start_catalogue`] should be called for a store: it has not

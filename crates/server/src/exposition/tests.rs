@@ -50,8 +50,8 @@ async fn gathered() -> Vec<Family> {
     families
 }
 
-/// Returns true for metrics of the files of `/proc` and the size of the disk, which are not there in tests, and
-/// for the age of the oldest open deletion of a cluster, without which there is none.
+/// Returns true for metrics of the files of `/proc` and the size of the disk, which are not there in tests,
+/// and for the time of the oldest open deletion of a cluster, which is there while one is open.
 fn is_of_the_system(name: &str) -> bool {
     let others = [
         "chronolith_memory_unaccounted_bytes",
