@@ -53,11 +53,7 @@ fn kafka(loads: &[Load]) {
         return println!("not run: kafka (CHRONOLITH_TEST_KAFKA=HOST:PORT names a broker)");
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    for (name, compression) in [
-        ("kafka none", Compression::None),
-        ("kafka lz4", Compression::Lz4),
-        ("kafka zstd", Compression::Zstd),
-    ] {
+    for (name, compression) in [("kafka none", Compression::None), ("kafka zstd", Compression::Zstd)] {
         let topic = name.replace(' ', "-");
         let address = format!("kafka://{}/speed-{topic}", address.display());
         let mut settings = KafkaSettings::new(address.parse().expect("an address"));

@@ -23,7 +23,7 @@ mod readers;
 mod recent_readers;
 mod secret;
 mod settings;
-mod shared_question;
+mod single_flight;
 mod tls_probe;
 mod topic;
 mod topic_settings;

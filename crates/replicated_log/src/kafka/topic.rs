@@ -17,7 +17,7 @@ use super::client::{Cause, Client, Description, Failure, Phase};
 use super::deadline::Deadline;
 use super::identity::Identity;
 use super::settings::{KafkaSettings, NewTopic};
-use super::shared_question::SharedQuestion;
+use super::single_flight::SingleFlight;
 use super::topic_settings;
 use crate::error::LogError;
 use crate::position::{Bounds, PartitionId, TopicId};
@@ -38,7 +38,7 @@ pub(super) struct Found {
 
 /// Bounds of one partition.
 struct Partition {
-    question: SharedQuestion<Result<Bounds, LogError>>,
+    bounds: SingleFlight<Result<Bounds, LogError>>,
     /// Greatest end that brokers have reported.
     end: AtomicU64,
 }
@@ -213,14 +213,14 @@ impl<C: Client> Topic<C> {
     }
 
     /// Returns the offsets that a partition, which exists, has; callers at the same time share an answer to a
-    /// question that began after each of them called.
+    /// request that began after each of them called.
     ///
     /// # Errors
     /// [`LogError`] of topic and connection.
     pub(super) fn bounds(&self, partition: PartitionId) -> Result<Bounds, LogError> {
         let asked =
             self.partitions.lock().entry(partition).or_insert_with(|| Arc::new(Partition::new())).clone();
-        asked.question.ask(|| self.ask_bounds(partition, &asked.end))
+        asked.bounds.run(|| self.ask_bounds(partition, &asked.end))
     }
 
     fn ask_bounds(&self, partition: PartitionId, end: &AtomicU64) -> Result<Bounds, LogError> {
@@ -263,6 +263,6 @@ impl<C: Client> Topic<C> {
 
 impl Partition {
     fn new() -> Partition {
-        Partition { question: SharedQuestion::new(), end: AtomicU64::new(0) }
+        Partition { bounds: SingleFlight::new(), end: AtomicU64::new(0) }
     }
 }

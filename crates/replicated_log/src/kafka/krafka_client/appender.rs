@@ -111,7 +111,6 @@ async fn build(connection: &Connection, settings: &KafkaSettings) -> Result<Prod
     let in_flight_bytes_max = usize::try_from(settings.in_flight_bytes_max).unwrap_or(usize::MAX);
     let compression = match settings.compression {
         Compression::None => krafka::Compression::None,
-        Compression::Lz4 => krafka::Compression::Lz4,
         Compression::Zstd => krafka::Compression::Zstd,
     };
     connection

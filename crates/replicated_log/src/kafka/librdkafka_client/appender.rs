@@ -54,7 +54,7 @@ fn send(
     let producer = match connection.producer_of_append() {
         Ok(producer) => producer,
         Err(error) => {
-            tracing::warn!(%error, "no producer of a replicated log");
+            tracing::warn!(%error, "starting a producer of the replicated log failed, the next append tries again");
             return Err((Code::Fatal, queued));
         }
     };

@@ -53,7 +53,6 @@ pub(super) fn of_producer(
 ) -> ClientConfig {
     let codec = match settings.compression {
         Compression::None => "none",
-        Compression::Lz4 => "lz4",
         Compression::Zstd => "zstd",
     };
     let queue_kbytes = settings.in_flight_bytes_max.div_ceil(1024).clamp(1, i32::MAX as u64);

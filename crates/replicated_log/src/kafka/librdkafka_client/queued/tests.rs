@@ -20,7 +20,7 @@ fn offsets_that_go_back_are_counted_per_partition() {
 fn bytes_are_given_back_with_the_outcome() {
     let in_flight = InFlight::new(100);
     let within = Duration::ZERO;
-    let queue = |outcome: &Arc<Outcome>| Queued {
+    let queue = |outcome: &Arc<Outcome<Option<u64>>>| Queued {
         append: FailedAppend { partition: P0, ack_timeout: within, record_bytes: 60, record_bytes_max: 100 },
         acked_ends: Arc::default(),
         outcome: outcome.clone(),

@@ -1,4 +1,4 @@
-//! Tests of answers that are shared.
+//! Callers at the same time, and a request that panics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,14 +14,14 @@ fn wait_until(is_met: impl Fn() -> bool) {
 }
 
 #[test]
-fn callers_share_the_question_that_begins_after_them() {
-    let shared = Arc::new(SharedQuestion::<u32>::new());
+fn callers_share_the_request_that_begins_after_them() {
+    let shared = Arc::new(SingleFlight::<u32>::new());
     let count = Arc::new(AtomicU32::new(0));
     let (release, released) = sync_channel::<()>(0);
     std::thread::scope(|scope| {
         let (of, begun) = (shared.clone(), count.clone());
         let first = scope.spawn(move || {
-            of.ask(|| {
+            of.run(|| {
                 let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
                 released.recv().expect("is released");
                 number
@@ -31,23 +31,23 @@ fn callers_share_the_question_that_begins_after_them() {
         let later: Vec<_> = (0..8)
             .map(|_| {
                 let (of, begun) = (shared.clone(), count.clone());
-                scope.spawn(move || of.ask(|| begun.fetch_add(1, Ordering::SeqCst) + 1))
+                scope.spawn(move || of.run(|| begun.fetch_add(1, Ordering::SeqCst) + 1))
             })
             .collect();
-        // Callers before the end of the first question may not have its answer, and one of them asks.
+        // Callers before the end of the first request may not have its result, and one of them sends another.
         wait_until(|| shared.ended.notify_all() == 8);
         release.send(()).expect("is awaited");
         assert_eq!(first.join().expect("no panic"), 1);
-        let answers: Vec<u32> = later.into_iter().map(|asked| asked.join().expect("no panic")).collect();
-        assert_eq!(answers, [2; 8]);
+        let results: Vec<u32> = later.into_iter().map(|asked| asked.join().expect("no panic")).collect();
+        assert_eq!(results, [2; 8]);
     });
-    assert_eq!(shared.ask(|| count.fetch_add(1, Ordering::SeqCst) + 1), 3, "an answer is not kept for later");
+    assert_eq!(shared.run(|| count.fetch_add(1, Ordering::SeqCst) + 1), 3, "a result is not kept for later");
 }
 
 #[test]
-fn a_question_that_panics_lets_others_ask() {
-    let shared = SharedQuestion::<u32>::new();
-    let panicked = std::thread::scope(|scope| scope.spawn(|| shared.ask(|| panic!("as wanted"))).join());
+fn a_request_that_panics_lets_others_run() {
+    let shared = SingleFlight::<u32>::new();
+    let panicked = std::thread::scope(|scope| scope.spawn(|| shared.run(|| panic!("as wanted"))).join());
     assert!(panicked.is_err());
-    assert_eq!(shared.ask(|| 7), 7);
+    assert_eq!(shared.run(|| 7), 7);
 }
