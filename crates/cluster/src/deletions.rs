@@ -14,12 +14,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Env;
-use chronolith_bucket::snapshots::{Change, Latest, SnapshotReader, Snapshots};
+use chronolith_bucket::snapshots::{Change, Latest, Snapshots};
 use chronolith_bucket::store::CreateOutcome;
 use chronolith_bucket::store::read::ReadRange;
 use chronolith_bucket::tombstones::{Attempt, FolderDeletion, TombstonesError, TombstonesWriter};
 use chronolith_bucket::{BucketError, Purpose, RequestContext, Store};
-use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_format::bucket::deletions::mark::{decode_mark, encode_mark, mark_name};
 pub use chronolith_format::bucket::deletions::{ClusterDeletion, DeletionState, DeletionsSnapshot};
 use chronolith_format::record::{Record, RecordOrigin, RecordStore};
@@ -108,7 +107,6 @@ pub enum Settled {
 pub struct Deletions {
     store: Arc<Store>,
     snapshots: Snapshots<DeletionsSnapshot>,
-    catalogues: SnapshotReader<Snapshot>,
     tombstones: TombstonesWriter,
     env: Env,
     handle: Handle,
@@ -121,7 +119,6 @@ impl Deletions {
     pub fn new(store: Arc<Store>, env: &Env, handle: Handle) -> Deletions {
         Deletions {
             snapshots: Snapshots::of_kind(store.clone(), env),
-            catalogues: SnapshotReader::of_kind(store.clone(), env.clock.clone()),
             tombstones: TombstonesWriter::new(store.clone(), env, handle.clone()),
             store,
             env: env.clone(),
@@ -206,7 +203,7 @@ impl Deletions {
         });
         self.handle.block_on(update)?;
         if let Some(number) = lost {
-            tracing::warn!(number, "gave a deletion up that was open in another topic of the replicated log");
+            tracing::warn!(number, "gave up a deletion that was open in another topic of the replicated log");
         }
         Ok(created)
     }
@@ -335,17 +332,6 @@ impl Deletions {
             }
         }
         Ok(old.len())
-    }
-
-    /// Returns the number of the newest catalogue of a store; 0 without one. Blocks the thread.
-    ///
-    /// # Errors
-    /// As other requests.
-    pub fn catalogue_of(&self, deletion: &ClusterDeletion) -> Result<u64, BucketError> {
-        let folder = store_folder(&deletion.tenant, deletion.store);
-        let request = RequestContext::with_timeout(&*self.env.clock, folder, TIMEOUT, Purpose::Catalog);
-        let latest = self.handle.block_on(self.catalogues.read_latest(&request))?;
-        Ok(latest.map_or(0, |latest| latest.snapshot.number))
     }
 
     fn is_passed(

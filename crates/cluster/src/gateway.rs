@@ -249,7 +249,8 @@ impl Gateway {
         let now_ns = self.clock.mono_ns();
         self.rates.take(&tenant, &limits, size, now_ns).map_err(GatewayError::Limit)?;
         let terms = CheckTerms { limits: &limits, full, now_ns };
-        let mut scratch = self.scratch.lock().pop().unwrap_or_default();
+        let kept = self.scratch.lock().pop();
+        let mut scratch = kept.unwrap_or_else(|| Scratch::new(self.options.packs_records));
         let appended = self.append_with(&mut scratch, write, batch, terms, series_max);
         let mut kept = self.scratch.lock();
         if kept.len() < SCRATCH_COUNT_MAX && batch.series.len() <= SCRATCH_SERIES_MAX {
@@ -283,8 +284,7 @@ impl Gateway {
             arrival_ms: write.arrival_ms,
         };
         let duplicates = write.duplicates.unwrap_or(terms.limits.duplicates);
-        let packs = self.options.packs_records;
-        let records = scratch.encode(&origin, duplicates, batch, &partitions, packs, &self.memory)?;
+        let records = scratch.encode(&origin, duplicates, batch, &partitions, &self.memory)?;
         self.append_records(records, outcome)
     }
 

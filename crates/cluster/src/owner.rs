@@ -11,6 +11,7 @@ mod answers;
 mod cutting;
 mod deletions;
 mod error;
+mod kept_objects;
 mod options;
 mod owned;
 mod partition_owner;
@@ -44,6 +45,7 @@ use accepted_gaps::AcceptedGaps;
 use cutting::{CutSender, windows_of};
 use deletions::{OwnerDeletions, Verdict};
 pub use error::{GapTimes, OwnerError};
+use kept_objects::KeptObjects;
 pub use options::OwnerOptions;
 use owned::Owned;
 pub use partition_owner::PartitionOwner;
@@ -124,7 +126,8 @@ impl Owner {
             return Err(OwnerError::OtherTopic { expected: partition, found: log.identity() });
         }
         let stored = StoredResume::new(bucket.clone(), &env, handle.clone(), partition);
-        let accepted_gaps = AcceptedGaps::new(bucket.clone(), env.clock.clone(), handle.clone());
+        let kept = KeptObjects::new(bucket.clone(), env.clock.clone(), handle.clone());
+        let accepted_gaps = AcceptedGaps::new(kept.clone());
         let next = match records.next() {
             Some(position) => position.offset,
             None => resume_offset(&stored, &accepted_gaps, &options)?,
@@ -159,7 +162,7 @@ impl Owner {
             publication: Publication::new(&bucket, &env, &handle, stored, options.clone(), deletions.clone()),
             deletions,
             start_catalogues: StartCatalogues::new(&bucket, &env, &handle),
-            refused: RefusedRecords::new(bucket, env.clock.clone(), handle),
+            refused: RefusedRecords::new(kept),
             accepted_gaps,
             clock: env.clock.clone(),
             status: StatusState::default(),

@@ -1,12 +1,12 @@
-//! Records of the replicated log: bytes per sample, nanoseconds and allocations per sample of encoder, packer
-//! and decoder.
+//! Records of the replicated log: bytes per sample, nanoseconds and allocations per sample of encoder, with
+//! and without LZ4, and decoder.
 //!
 //! `cargo bench -p chronolith-format --bench record_speed`. `cargo test` runs one round over few series, and
 //! verifies bytes and allocations, which do not depend on the machine.
 
 use chronolith_base::{Clock as _, SystemClock};
 use chronolith_format::record::{
-    BatchSplit, RecordDecoder, RecordEncoder, RecordOrigin, RecordPacker, RecordStore, SampleOrigin,
+    BatchSplit, RecordDecoder, RecordEncoder, RecordOrigin, RecordStore, SampleOrigin,
 };
 use chronolith_model::batch::{BatchSeries, LabelSource};
 use chronolith_model::{DuplicatePolicy, LabelsBuilder, Reject, SeriesKey, TenantId, WordKind, WriteBatch};
@@ -109,6 +109,21 @@ fn main() {
     measure("line protocol, 10 fields per line", &lines(size), size, 16.0);
 }
 
+/// Replaces `records` by the records of a batch.
+fn encode_all(
+    encoder: &mut RecordEncoder,
+    origin: SampleOrigin<'_>,
+    batch: &WriteBatch,
+    split: &mut BatchSplit,
+    records: &mut Vec<Vec<u8>>,
+) {
+    records.clear();
+    split.fill(batch, 1, |_| 0);
+    for part in split.parts() {
+        encoder.encode(origin, batch, part, |record| records.push(record.to_vec())).expect("fits");
+    }
+}
+
 fn measure(name: &str, batch: &WriteBatch, size: &Size, bytes_max: f64) {
     let request = RecordOrigin {
         tenant: TenantId::new("team-1").expect("a tenant id"),
@@ -120,32 +135,27 @@ fn measure(name: &str, batch: &WriteBatch, size: &Size, bytes_max: f64) {
     let sample_count = batch.sample_count() as f64;
     let mut split = BatchSplit::default();
     let mut encoder = RecordEncoder::default();
-    let mut records: Vec<Vec<u8>> = Vec::new();
+    let mut packing = RecordEncoder::packed();
     let mut decoded = new_batch();
-    let mut packer = RecordPacker::default();
     let mut decoder = RecordDecoder::default();
+    let mut records: Vec<Vec<u8>> = Vec::new();
     let mut packed: Vec<Vec<u8>> = Vec::new();
+    let mut lens: Option<Vec<usize>> = None;
     let clock = SystemClock::new();
     let (mut encode_ns, mut pack_ns, mut decode_ns) = (u64::MAX, u64::MAX, u64::MAX);
     let mut allocation_count = 0;
-    for round in 0..size.round_count {
-        let mut record_idx = 0;
+    for _ in 0..size.round_count {
         let start_ns = clock.mono_ns();
-        split.fill(batch, 1, |_| 0);
-        for part in split.parts() {
-            let emit = |record: &[u8]| {
-                if round == 0 {
-                    records.push(record.to_vec());
-                }
-                assert_eq!(records[record_idx].len(), record.len());
-                record_idx += 1;
-            };
-            encoder.encode(origin, batch, part, emit).expect("fits");
-        }
+        encode_all(&mut encoder, origin, batch, &mut split, &mut records);
         encode_ns = encode_ns.min(clock.mono_ns() - start_ns);
+        let found: Vec<usize> = records.iter().map(Vec::len).collect();
+        assert_eq!(
+            *lens.get_or_insert_with(|| found.clone()),
+            found,
+            "{name}: each round has the same records"
+        );
         let start_ns = clock.mono_ns();
-        packed.clear();
-        packed.extend(records.iter().map(|record| packer.pack(record).to_vec()));
+        encode_all(&mut packing, origin, batch, &mut split, &mut packed);
         pack_ns = pack_ns.min(clock.mono_ns() - start_ns);
         let region = Region::new(ALLOCATOR);
         let start_ns = clock.mono_ns();
@@ -168,7 +178,7 @@ fn measure(name: &str, batch: &WriteBatch, size: &Size, bytes_max: f64) {
     let per_sample = |value: f64| value / sample_count;
     println!(
         "{name}: {:.1} B per sample, {:.1} packed, {:.1} zstd (fastest), {:.1} with keys in full; encode {:.1} ns, \
-         pack {:.1} ns, unpack and decode {:.1} ns per sample; {allocation_count} allocations for {} records",
+         encode and pack {:.1} ns, unpack and decode {:.1} ns per sample; {allocation_count} allocations for {} records",
         per_sample(bytes as f64),
         per_sample(packed_bytes as f64),
         per_sample(zstd_bytes as f64),

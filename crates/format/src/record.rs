@@ -28,7 +28,6 @@ pub(crate) use extras::{put_metadata, read_metadata};
 pub use frame::RECORD_BYTES_MAX;
 pub(crate) use frame::{expect_end, invalid, put_store, read_store};
 pub use keys::KEY_BYTES_MAX;
-pub use packed::RecordPacker;
 pub use split::{BatchPart, BatchSplit};
 
 #[cfg(test)]

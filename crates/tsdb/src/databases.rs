@@ -17,6 +17,7 @@ use chronolith_base::hash::{FixedState, HashSet};
 use chronolith_bucket::Folder;
 use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_format::databases::CatalogFile;
+use chronolith_format::record::RecordStore;
 use chronolith_head::StoreOwners;
 use chronolith_model::databases::{
     Adopted, BucketDatabases, BucketStoreId, CatalogChange, CatalogError, DatabaseCatalog, Followed,
@@ -357,6 +358,14 @@ impl DatabaseStore {
         let catalog = self.catalog();
         let mut policies = catalog.of(owner)?.policies();
         policies.find(|policy| policy.bucket_id == Some(id)).map(|policy| policy.store.clone())
+    }
+
+    /// Returns the store of `owner` that records name.
+    pub(crate) fn store_of_record(&self, owner: &TenantId, store: RecordStore) -> Option<StoreId> {
+        match store {
+            RecordStore::Default => Some(StoreId::from(owner)),
+            RecordStore::Database(id) | RecordStore::Graphite(id) => self.store_with_id(owner, id),
+        }
     }
 
     /// Returns true if the bucket may know a store of `owner`: the databases of the bucket were read before.

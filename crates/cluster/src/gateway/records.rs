@@ -6,9 +6,7 @@
 
 use bytes::Bytes;
 use chronolith_base::{BudgetExceeded, MemoryBudget, Reservation};
-use chronolith_format::record::{
-    BatchPart, BatchSplit, RecordEncoder, RecordOrigin, RecordPacker, SampleOrigin,
-};
+use chronolith_format::record::{BatchPart, BatchSplit, RecordEncoder, RecordOrigin, SampleOrigin};
 use chronolith_model::partition::TenantPartitions;
 use chronolith_model::{DuplicatePolicy, WriteBatch};
 use chronolith_replicated_log::PartitionId;
@@ -25,19 +23,29 @@ pub(super) struct Records {
 }
 
 /// Buffers for one batch at a time, which keep their memory.
-#[derive(Default)]
 pub(super) struct Scratch {
     pub(super) keys: KeyScratch,
     split: BatchSplit,
     encoder: RecordEncoder,
-    packer: RecordPacker,
     /// Items of a part whose series are not left out.
     series: Vec<u32>,
     exemplars: Vec<u32>,
 }
 
 impl Scratch {
-    /// Encodes a batch, packed if `packs` is set, without the series that `keys` has refused.
+    /// Buffers for records that are packed if `packs` is set.
+    pub(super) fn new(packs: bool) -> Scratch {
+        let encoder = if packs { RecordEncoder::packed() } else { RecordEncoder::default() };
+        Scratch {
+            keys: KeyScratch::default(),
+            split: BatchSplit::default(),
+            encoder,
+            series: Vec::new(),
+            exemplars: Vec::new(),
+        }
+    }
+
+    /// Encodes a batch without the series that `keys` has refused.
     ///
     /// # Errors
     /// [`GatewayError::TooLarge`] and [`GatewayError::Memory`]: none of the records may be appended.
@@ -47,10 +55,9 @@ impl Scratch {
         duplicates: DuplicatePolicy,
         batch: &WriteBatch,
         partitions: &TenantPartitions,
-        packs: bool,
         memory: &MemoryBudget,
     ) -> Result<Records, GatewayError> {
-        let Scratch { keys, split, encoder, packer, series, exemplars } = self;
+        let Scratch { keys, split, encoder, series, exemplars } = self;
         let numbers = partitions.numbers();
         split.fill(batch, numbers.len(), |raw| partitions.idx_of(raw) as u32);
         let mut list = Vec::new();
@@ -66,7 +73,6 @@ impl Scratch {
                 if full.is_some() {
                     return;
                 }
-                let record = if packs { packer.pack(record) } else { record };
                 match held.grow(record.len() as u64) {
                     Ok(()) => list.push((PartitionId(number), Bytes::copy_from_slice(record))),
                     Err(error) => full = Some(error),

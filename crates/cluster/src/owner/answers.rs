@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 
 use chronolith_bucket::BucketError;
 use chronolith_format::record::RecordStore;
+use chronolith_model::TenantId;
 use chronolith_model::log_position::LogPartition;
-use chronolith_model::{StoreId, TenantId};
 use chronolith_replicated_log::LogError;
 
 use super::Owner;
@@ -36,12 +36,7 @@ impl PartitionOwner for Owner {
 
     fn catalogue_needed(&self, tenant: &TenantId, store: RecordStore) -> u64 {
         let at_start = self.start_catalogues.known(tenant, store).unwrap_or(0);
-        let store = match store {
-            RecordStore::Default => Some(StoreId::from(tenant)),
-            RecordStore::Database(id) | RecordStore::Graphite(id) => {
-                self.tsdb.cuts().store_with_id(tenant, id)
-            }
-        };
+        let store = self.tsdb.cuts().store_of(tenant, store);
         let left = store.map_or(0, |store| self.windows.catalogue_needed(&store));
         left.max(at_start)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_base::Clock;
-use chronolith_format::record::{Cut, CutScope, Record, RecordStore, encode_event};
+use chronolith_format::record::{Cut, Record, encode_event};
 use chronolith_model::StoreId;
 use chronolith_model::log_position::LogPartition;
 use chronolith_replicated_log::ReplicatedLog;
@@ -73,16 +73,9 @@ impl CutSender {
 /// Returns the test for windows that a cut takes, by store and start.
 pub(super) fn windows_of<'a>(cut: &'a Cut, cuts: &Cuts<'_>) -> impl Fn(&StoreId, i64) -> bool + 'a {
     // A store that is not known here has no windows.
-    let scope = cut.scope.as_ref().map(|scope| store_in_scope(scope, cuts));
+    let scope = cut.scope.as_ref().map(|scope| cuts.store_of(&scope.tenant, scope.store));
     move |store, start| {
         let is_in_scope = scope.as_ref().is_none_or(|only| only.as_ref() == Some(store));
         is_in_scope && end_ms(store, start) <= cut.before_ms
-    }
-}
-
-fn store_in_scope(scope: &CutScope, cuts: &Cuts<'_>) -> Option<StoreId> {
-    match scope.store {
-        RecordStore::Default => Some(StoreId::from(&scope.tenant)),
-        RecordStore::Database(id) | RecordStore::Graphite(id) => cuts.store_with_id(&scope.tenant, id),
     }
 }

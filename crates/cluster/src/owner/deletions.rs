@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_base::Env;
 use chronolith_bucket::{BucketError, Folder, Store};
-use chronolith_format::record::{RecordStore, encode_event};
+use chronolith_format::record::encode_event;
 use chronolith_model::StoreId;
 use chronolith_model::cluster_deletion::{is_applied, may_publish_cut};
 use chronolith_model::log_position::LogPartition;
@@ -110,10 +110,11 @@ impl OwnerDeletions {
     /// Reads the list at the start of an owner, so that readers need the catalogues that they needed before
     /// it. Without an answer of the bucket the first round does so. Blocks the thread, a few seconds at most.
     pub(super) fn start(&self, owned: Owned<'_>) {
-        let read = self.objects.read_within(START_TIMEOUT);
-        let required = read.and_then(|list| self.require_catalogues(owned, &list, true));
-        if let Err(error) = required {
-            tracing::warn!(partition = %self.partition, %error, "reading the list of deletions failed, it is tried again");
+        match self.objects.read_within(START_TIMEOUT) {
+            Ok(list) => self.require_catalogues(owned, &list),
+            Err(error) => {
+                tracing::warn!(partition = %self.partition, %error, "reading the list of deletions failed, it is tried again");
+            }
         }
     }
 
@@ -217,10 +218,9 @@ impl OwnerDeletions {
         if rounds.read_ns.is_some_and(|read_ns| now_ns.saturating_sub(read_ns) < pause_ns) {
             return Ok(());
         }
-        let is_first = rounds.read_ns.is_none();
         drop(rounds);
         let list = self.objects.read().map_err(|error| format!("reading the list of deletions: {error}"))?;
-        self.require_catalogues(owned, &list, is_first).map_err(|error| error.to_string())?;
+        self.require_catalogues(owned, &list);
         rounds = self.rounds.lock();
         rounds.read_ns = Some(now_ns);
         rounds.has_open = list.open().next().is_some();
@@ -243,25 +243,15 @@ impl OwnerDeletions {
         }
     }
 
-    /// Makes readers refresh catalogues that have no tombstones of deletions that are done, and after a start
-    /// those that lack samples which a deletion has made leave early.
-    fn require_catalogues(
-        &self,
-        owned: Owned<'_>,
-        list: &DeletionsSnapshot,
-        is_first: bool,
-    ) -> Result<(), BucketError> {
+    /// Makes readers refresh catalogues that have no tombstones of deletions that are done.
+    fn require_catalogues(&self, owned: Owned<'_>, list: &DeletionsSnapshot) {
         for deletion in list.deletions.iter().filter(|one| one.has(self.partition)) {
-            let Some(store) = store_of(owned, deletion) else { continue };
-            match deletion.state {
-                DeletionState::Done { catalogue, .. } => owned.windows.require_catalogue(&store, catalogue),
-                DeletionState::Open { .. } if is_first => {
-                    owned.windows.require_catalogue(&store, self.objects.catalogue_of(deletion)?);
-                }
-                DeletionState::Open { .. } => {}
+            if let DeletionState::Done { catalogue, .. } = deletion.state
+                && let Some(store) = store_of(owned, deletion)
+            {
+                owned.windows.require_catalogue(&store, catalogue);
             }
         }
-        Ok(())
     }
 
     /// Appends the record of an open deletion again if it was lost, and ends the deletion if it is old.
@@ -346,12 +336,7 @@ impl OwnerDeletions {
 }
 
 fn store_of(owned: Owned<'_>, deletion: &ClusterDeletion) -> Option<StoreId> {
-    match deletion.store {
-        RecordStore::Default => Some(StoreId::from(&deletion.tenant)),
-        RecordStore::Database(id) | RecordStore::Graphite(id) => {
-            owned.tsdb.cuts().store_with_id(&deletion.tenant, id)
-        }
-    }
+    owned.tsdb.cuts().store_of(&deletion.tenant, deletion.store)
 }
 
 fn text(error: impl ToString) -> String {

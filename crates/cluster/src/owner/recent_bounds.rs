@@ -1,5 +1,5 @@
-//! Bounds of the partition, asked once for the reads of a while: a request for each read would cost the
-//! broker as much as the read.
+//! Cache of the partition's bounds: one request to the log per half second. A request after each read would
+//! cost the broker as much as the read.
 //!
 //! Invariant: the end is at most [`AGE_MAX_NS`] old, so that a lag is short by no more than that.
 

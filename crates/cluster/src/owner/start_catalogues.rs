@@ -1,8 +1,9 @@
-//! Catalogues that readers need for samples which left before the start of the process.
+//! Cache of catalogue numbers by store: the catalogue that a reader needs for samples which left the head
+//! before the start of the process.
 //!
-//! An owner remembers samples that have left since its start alone. One that left before is in a block of the
-//! newest catalogue as of any later moment, whose number is read when a store is asked for first.
-//! Invariant: a number that is known was read after the start.
+//! An owner does not remember these samples. Each is in a block of the newest catalogue, so the number of the
+//! newest one is read from the bucket with the first query of a store.
+//! Invariant: a cached number was read after the start.
 //! Not here: samples that leave later (`windows`).
 
 use std::sync::Arc;

@@ -14,9 +14,8 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::log_position::{LogPartition, PartitionId, TopicId};
 use chronolith_model::{Matcher, TenantId, TimeRange};
 
-use super::numbered::header::{SnapshotFormat, put_checksum, read_checksum};
+use super::numbered::header::SnapshotFormat;
 use super::numbered::{NumberedSnapshot, SnapshotKey, Stamp};
-use super::packed::{Unpacker, put_packed};
 use super::texts::check_end;
 use crate::lists::{put_list, put_text, read_text};
 use crate::read::{ReadCodecError, put_matcher, read_matchers};
@@ -164,21 +163,12 @@ impl NumberedSnapshot for DeletionsSnapshot {
         if raw.len() > RAW_BYTES_MAX {
             return Err(ListTooLong(raw.len()));
         }
-        let start = out.len();
-        FORMAT.put_header(&self.stamp, folder, out);
-        put_checksum(start, out);
-        put_packed(&raw, out);
+        FORMAT.put_object(&self.stamp, folder, &raw, out);
         Ok(())
     }
 
     fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<DeletionsSnapshot, DecodeError> {
-        let mut reader = ByteReader::new(bytes);
-        let header = FORMAT.read_header(&mut reader)?;
-        read_checksum(WHAT, &mut reader, bytes)?;
-        let stamp = header.check(key)?;
-        let left = reader.remaining();
-        let mut raw = Vec::new();
-        Unpacker::default().unpack(WHAT, reader.bytes(WHAT, left)?, RAW_BYTES_MAX, &mut raw)?;
+        let (stamp, raw) = FORMAT.read_object(bytes, key, RAW_BYTES_MAX)?;
         let mut reader = ByteReader::new(&raw);
         let last_number = reader.uvarint(WHAT)?;
         let deletions = read_deletions(&mut reader, last_number)?;

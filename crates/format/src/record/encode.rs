@@ -17,9 +17,11 @@ use super::extras::{
     RuleWriter, exemplar_bytes_max, kind_number, metadata_bytes_max, put_exemplar, put_metadata,
 };
 use super::frame::{
-    FRAME_BYTES, Header, KIND_SAMPLES, ORIGIN_BYTES_MAX, RECORD_BYTES_MAX, finish, put_origin, start,
+    CONTENT_BYTES_MAX, FRAME_BYTES, Header, KIND_SAMPLES, ORIGIN_BYTES_MAX, RECORD_BYTES_MAX, finish,
+    put_origin, start,
 };
 use super::keys::{FieldWriter, KEY_BYTES_MAX, put_key};
+use super::packed::RecordPacker;
 use super::split::BatchPart;
 use crate::head::wal::{HistogramEncoder, encoded_len_max};
 use crate::start_runs;
@@ -62,9 +64,17 @@ pub struct RecordEncoder {
     members: Vec<u32>,
     rules: RuleWriter,
     record: Vec<u8>,
+    /// `None`: records are plain.
+    packer: Option<RecordPacker>,
 }
 
 impl RecordEncoder {
+    /// An encoder of packed records; one made by `default` leaves them plain.
+    #[must_use]
+    pub fn packed() -> RecordEncoder {
+        RecordEncoder { packer: Some(RecordPacker::default()), ..RecordEncoder::default() }
+    }
+
     /// Calls `emit` with the records of a part of `batch`, in the order of the part. Cost: one pass over the
     /// bytes of keys and samples; nothing is allocated per sample.
     ///
@@ -419,7 +429,8 @@ impl<'b> SampleWriter<'b> {
 
     /// Ends the record and emits it, unless it is empty.
     fn finish_record(&mut self, emit: &mut impl FnMut(&[u8])) {
-        let RecordEncoder { columns, start_times, histograms, members, record, .. } = &mut *self.buffers;
+        let RecordEncoder { columns, start_times, histograms, members, record, packer, .. } =
+            &mut *self.buffers;
         if members.is_empty() && columns.of(Column::Metadata).is_empty() {
             return;
         }
@@ -445,9 +456,13 @@ impl<'b> SampleWriter<'b> {
         put_uvarint(record, self.sample_count as u64);
         record.extend_from_slice(&self.base.to_le_bytes());
         columns.put(flags, record);
-        finish(record);
-        assert!(record.len() <= RECORD_BYTES_MAX, "the bounds of rows and samples are upper ones");
-        emit(record);
+        assert!(record.len() <= CONTENT_BYTES_MAX, "the bounds of rows and samples are upper ones");
+        if let Some(packed) = packer.as_mut().and_then(|packer| packer.pack(record)) {
+            emit(packed);
+        } else {
+            finish(record);
+            emit(record);
+        }
     }
 }
 

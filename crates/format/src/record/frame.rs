@@ -17,6 +17,8 @@ pub const RECORD_BYTES_MAX: usize = 900_000;
 
 const MAGIC: [u8; 4] = *b"CLRR";
 pub(super) const CHECKSUM_BYTES: usize = 4;
+/// Bytes of the longest record without its checksum.
+pub(super) const CONTENT_BYTES_MAX: usize = RECORD_BYTES_MAX - CHECKSUM_BYTES;
 /// Bytes before the body.
 pub(super) const HEADER_BYTES: usize = 16;
 /// Place of the version.

@@ -1,7 +1,7 @@
 //! Packed records: the body is compressed by LZ4, the header is not.
 //!
-//! Invariants: the packed form is shorter than the record; a reader unpacks to at most [`RECORD_BYTES_MAX`],
-//! whatever the bytes claim, and memory for it does not depend on them.
+//! Invariants: the packed form is shorter than the record; a reader unpacks to at most 900,000
+//! bytes, whatever the bytes claim, and memory for it does not depend on them.
 //! Not here: the body (`encode`, `events`), codecs of the log, which has batches of several records.
 
 use chronolith_base::ByteReader;
@@ -10,7 +10,9 @@ use chronolith_base::crc::crc32c;
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
 use super::content::RecordError;
-use super::frame::{CHECKSUM_BYTES, HEADER_BYTES, RECORD_BYTES_MAX, VERSION_OFFSET, VERSION_PACKED, invalid};
+use super::frame::{
+    CHECKSUM_BYTES, CONTENT_BYTES_MAX, HEADER_BYTES, VERSION_OFFSET, VERSION_PACKED, invalid,
+};
 
 /// Bytes of the shortest record that is packed: a shorter one has little to find again.
 const PACKED_BYTES_MIN: usize = 256;
@@ -18,7 +20,7 @@ const WHAT: &str = "packed body of a record";
 
 /// Packer of records; keeps its memory from record to record.
 #[derive(Debug, Default)]
-pub struct RecordPacker {
+pub(super) struct RecordPacker {
     /// Never shrinks, so that its bytes are set to 0 once.
     packed: Vec<u8>,
     /// Header and length of the body.
@@ -26,17 +28,13 @@ pub struct RecordPacker {
 }
 
 impl RecordPacker {
-    /// Returns the packed form of a record, or the record if that is shorter. Cost: LZ4 of its body, about 1
-    /// ns per byte.
-    ///
-    /// # Panics
-    /// If the bytes are shorter than a record.
-    pub fn pack<'a>(&'a mut self, record: &'a [u8]) -> &'a [u8] {
-        if record.len() < PACKED_BYTES_MIN {
-            return record;
+    /// Returns the packed form, with its checksum, of a record without one; `None` if the record is too short
+    /// for it, or no longer than it. Cost: LZ4 of its body, about 1 ns per byte.
+    pub(super) fn pack(&mut self, content: &[u8]) -> Option<&[u8]> {
+        let (header, body) = content.split_at_checked(HEADER_BYTES)?;
+        if content.len() < PACKED_BYTES_MIN {
+            return None;
         }
-        let (content, _) = record.split_at(record.len() - CHECKSUM_BYTES);
-        let (header, body) = content.split_at(HEADER_BYTES);
         self.head.clear();
         self.head.extend_from_slice(header);
         self.head[VERSION_OFFSET] = VERSION_PACKED;
@@ -49,12 +47,12 @@ impl RecordPacker {
         self.packed[..start].copy_from_slice(&self.head);
         let packed_len = compress_into(body, &mut self.packed[start..]).expect("room for the longest output");
         let end = start + packed_len;
-        if end + CHECKSUM_BYTES >= record.len() {
-            return record;
+        if end >= content.len() {
+            return None;
         }
         let sum = crc32c(&self.packed[..end]);
         self.packed[end..end + CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
-        &self.packed[..end + CHECKSUM_BYTES]
+        Some(&self.packed[..end + CHECKSUM_BYTES])
     }
 }
 
@@ -70,9 +68,8 @@ pub(super) fn unpack(
 ) -> Result<usize, RecordError> {
     let offset = body.offset();
     let found = body.uvarint(WHAT)?;
-    let content_max = (RECORD_BYTES_MAX - CHECKSUM_BYTES) as u64;
     let len = found.saturating_add(header.len() as u64);
-    if len > content_max {
+    if len > CONTENT_BYTES_MAX as u64 {
         return Err(invalid(WHAT, offset, "at most 900000 bytes with header and checksum", found).into());
     }
     let len = len as usize;

@@ -91,7 +91,7 @@ async fn delete_in_cluster(
         gateway.deletions().delete_all(&requests, deadline_ns)
     });
     deleted.await?.map_err(|error: DeletionError| {
-        tracing::warn!(%error, "deletion not answered");
+        tracing::warn!(%error, "deleting series in the cluster failed");
         ApiError::from(&error)
     })
 }

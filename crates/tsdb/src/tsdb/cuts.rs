@@ -12,8 +12,8 @@ use chronolith_block::{Block, BlockSource, BlockWriter};
 use chronolith_bucket::Folder;
 use chronolith_bucket::upload::SidecarFile;
 use chronolith_format::block::meta::Ulid;
+use chronolith_format::record::RecordStore;
 use chronolith_head::{HeadError, WindowSnapshot, WindowStat};
-use chronolith_model::databases::BucketStoreId;
 use chronolith_model::{StoreId, TenantId, TimeRange};
 
 use crate::maintenance::Maintenance;
@@ -99,10 +99,10 @@ impl Cuts<'_> {
         self.storage.folder_of(store)
     }
 
-    /// Returns the store with this id in the bucket, if the directory knows it.
+    /// Returns the store that records name, if the directory knows it.
     #[must_use]
-    pub fn store_with_id(&self, tenant: &TenantId, id: BucketStoreId) -> Option<StoreId> {
-        self.storage.databases().store_with_id(tenant, id)
+    pub fn store_of(&self, tenant: &TenantId, store: RecordStore) -> Option<StoreId> {
+        self.storage.databases().store_of_record(tenant, store)
     }
 
     /// Takes the samples of the window that starts at `start`, but for the samples of an `earlier` cut of the

@@ -132,16 +132,13 @@ impl Records<'_> {
     /// # Errors
     /// [`ApplyRecordError::UnknownStore`] and [`ApplyRecordError::DroppedStore`].
     pub fn store_of(&self, origin: &RecordOrigin) -> Result<StoreId, ApplyRecordError> {
-        let id = match origin.store {
-            RecordStore::Default => return Ok(StoreId::from(&origin.tenant)),
-            RecordStore::Database(id) | RecordStore::Graphite(id) => id,
-        };
         let databases = self.storage.databases();
-        databases.store_with_id(&origin.tenant, id).ok_or_else(|| {
-            match databases.is_dropped(&origin.tenant, id) {
-                true => ApplyRecordError::DroppedStore,
-                false => ApplyRecordError::UnknownStore { tenant: origin.tenant.clone(), id },
+        let RecordOrigin { tenant, store, .. } = origin;
+        databases.store_of_record(tenant, *store).ok_or_else(|| match *store {
+            RecordStore::Database(id) | RecordStore::Graphite(id) if !databases.is_dropped(tenant, id) => {
+                ApplyRecordError::UnknownStore { tenant: tenant.clone(), id }
             }
+            _ => ApplyRecordError::DroppedStore,
         })
     }
 

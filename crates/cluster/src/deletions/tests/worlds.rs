@@ -537,6 +537,8 @@ fn samples_of_published_cuts_leave_early_for_a_deletion() {
     for machine in &world.machines {
         use crate::owner::PartitionOwner as _;
         let needed = || machine.owner().catalogue_needed(&TenantId::anonymous(), RecordStore::Default);
+        let start = machine.owner().read_start_catalogue(&TenantId::anonymous(), RecordStore::Default);
+        start.expect("read");
         let before = needed();
         machine.catch_up(&world.topic);
         let after = needed();

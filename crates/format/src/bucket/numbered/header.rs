@@ -1,5 +1,5 @@
-//! Header of a numbered snapshot that is bound to its folder: magic, version, stamp, checksum of the folder;
-//! and the checksum of all bytes before it.
+//! Frame of a numbered snapshot that is bound to its folder: magic, version, stamp, checksum of the folder;
+//! the checksum of all bytes before it; a packed section, if the kind has one.
 //!
 //! Invariant: a header that was read is used after [`SnapshotHeader::check`] alone.
 //! Not here: the content after the header (each kind).
@@ -8,6 +8,7 @@ use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
 use super::{SnapshotKey, Stamp};
+use crate::bucket::packed::{Unpacker, put_packed};
 
 /// Magic and version of a kind of snapshot.
 #[derive(Clone, Copy)]
@@ -40,6 +41,35 @@ impl SnapshotFormat {
         out.extend_from_slice(&stamp.created_ms.to_le_bytes());
         let key = SnapshotKey { folder, number: stamp.number };
         out.extend_from_slice(&key.folder_crc().to_le_bytes());
+    }
+
+    /// Appends a snapshot whose content is `raw`, packed.
+    pub(in crate::bucket) fn put_object(&self, stamp: &Stamp, folder: &str, raw: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        self.put_header(stamp, folder, out);
+        put_checksum(start, out);
+        put_packed(raw, out);
+    }
+
+    /// Returns stamp and unpacked content of the snapshot `key`; content of more than `raw_bytes_max` is
+    /// refused.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub(in crate::bucket) fn read_object(
+        &self,
+        bytes: &[u8],
+        key: SnapshotKey<'_>,
+        raw_bytes_max: usize,
+    ) -> Result<(Stamp, Vec<u8>), DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        let header = self.read_header(&mut reader)?;
+        read_checksum(self.what, &mut reader, bytes)?;
+        let stamp = header.check(key)?;
+        let packed = reader.bytes(self.what, reader.remaining())?;
+        let mut raw = Vec::new();
+        Unpacker::default().unpack(self.what, packed, raw_bytes_max, &mut raw)?;
+        Ok((stamp, raw))
     }
 
     /// Reads a header.

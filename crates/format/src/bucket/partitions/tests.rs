@@ -3,6 +3,7 @@
 use proptest::prelude::{any, prop};
 
 use super::*;
+use crate::bucket::packed::put_packed;
 
 const KEY: SnapshotKey<'_> = SnapshotKey { folder: "cluster", number: 42 };
 

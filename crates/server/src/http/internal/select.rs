@@ -169,7 +169,7 @@ async fn learn_catalogue(web: &Arc<Web>, call: &SelectCall) -> Result<(), ApiErr
     let read = dispatch::run_to_end(web, class, &TenantId::anonymous(), ANSWER_TIMEOUT, read).await?;
     if let Err(error) = read {
         let tenant = &call.tenant;
-        tracing::warn!(%tenant, %error, "a query node with an old catalogue may miss samples that left before the start");
+        tracing::warn!(%tenant, %error, "reading the newest catalogue failed, query nodes with an older one may miss samples that left before the start");
     }
     Ok(())
 }
