@@ -41,12 +41,17 @@ class Ledger:
 
     def stored(self, headers=STRONG):
         """Numbers of the samples that a query has, or the refusal."""
+        return self.stored_and_warnings(headers)[0]
+
+    def stored_and_warnings(self, headers):
+        """The same, and the warnings of the answer."""
         client = Client(self.cluster.query.url, headers, timeout=60)
         query = {"query": self.name + "[2h]", "time": self.base_ms / 1000 + 7000, "nocache": "1"}
         status, answer = client.api("/api/v1/query", query)
         if status != 200:
-            return "%d %s" % (status, answer)
-        return {int(float(value)) for series in answer["data"]["result"] for _, value in series["values"]}
+            return "%d %s" % (status, answer), []
+        values = [value for series in answer["data"]["result"] for _, value in series["values"]]
+        return {int(float(value)) for value in values}, answer.get("warnings", [])
 
     def check(self, name):
         """Checks that all acknowledged samples are there, and none that was not sent."""

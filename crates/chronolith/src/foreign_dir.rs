@@ -9,8 +9,9 @@ use chronolith_base::Disk;
 use chronolith_base::disk::DirEntry;
 
 /// Entries of a data directory that no other program has.
-const OWN_NAMES: [&str; 9] = [
+const OWN_NAMES: [&str; 10] = [
     "blocks.catalogue",
+    "bucket-maintenance",
     "databases",
     "databases.mirror",
     "graphite.log",

@@ -57,7 +57,7 @@ pub use resume::{StoredPosition, stored_resume};
 use start_catalogues::StartCatalogues;
 use status::StatusState;
 pub use status::{CutStatus, DeletionStatus, NotReady, OwnerStatus};
-use step_error::{StepError, retry};
+use step_error::{StepError, log_away, retry};
 pub use store::open_store;
 use windows::OwnerWindows;
 
@@ -214,7 +214,7 @@ impl Owner {
     pub fn run_once(&self) -> Result<Option<String>, OwnerError> {
         match self.step() {
             Ok(()) => Ok(None),
-            Err(StepError::Retry(why) | StepError::Wait(why)) => Ok(Some(why)),
+            Err(StepError::Retry(why) | StepError::LogAway(why) | StepError::Wait(why)) => Ok(Some(why)),
             Err(StepError::Stop(error)) => Err(error),
         }
     }
@@ -261,6 +261,7 @@ impl Owner {
         match &result {
             Ok(()) | Err(StepError::Wait(_)) => self.status.set_fault(None),
             Err(StepError::Retry(why)) => self.status.set_fault(Some(why.clone())),
+            Err(StepError::LogAway(why)) => self.status.set_log_away(why, self.options.ready_lag),
             Err(StepError::Stop(error)) => {
                 tracing::error!(partition = %self.partition, %error, "owner stopped");
                 self.status.set_fault(Some(error.to_string()));
@@ -296,7 +297,7 @@ impl Owner {
     /// Publishes the lag after records were applied, the last of them written at `timestamp_ms`.
     fn note_lag(&self, records: &Records<'_>, timestamp_ms: Option<i64>) -> Result<(), StepError> {
         let next = records.next().expect("an owner has a position").offset;
-        let ask = || self.log.bounds(self.partition.number).map_err(retry);
+        let ask = || self.log.bounds(self.partition.number).map_err(log_away);
         let bounds = self.bounds.get(self.clock.mono_ns(), next, ask)?;
         // A read without records is at the end: the last offsets may have none.
         let lag_ms = match timestamp_ms {
@@ -320,7 +321,7 @@ impl Owner {
             LogError::TopicReplaced { found, .. } => {
                 return Err(OwnerError::OtherTopic { expected: partition, found }.into());
             }
-            error => return Err(retry(error)),
+            error => return Err(log_away(error)),
         };
         let error = gap(&*self.log, partition, lost.clone(), what, self.status.log_time_ms());
         if !self.options.accepts(&lost) {

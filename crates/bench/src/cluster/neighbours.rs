@@ -24,6 +24,8 @@ use crate::server::Kind;
 use crate::traffic::{STEP_MS, SeriesBody};
 
 const LOUD: &str = "loud";
+/// Limit of a tenant: above the series of the flood, and below the series of one partition.
+const SERIES_LIMIT: usize = 500_000;
 /// Time for a flood to get going.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Bounds of the issue that asked for the figures.
@@ -112,6 +114,8 @@ impl Options {
             tenant_partitions: 1,
             node_flags: vec![
                 "--multitenancy=true".to_owned(),
+                // Few enough series for one partition.
+                format!("--series-limit={SERIES_LIMIT}"),
                 format!("--ingestion-rate={}", self.ingestion_rate),
             ],
             ..NodeSetup::new(format!("kafka://{addresses}/neighbours"), self.partitions, series_count)
@@ -275,6 +279,8 @@ impl Quiet {
 
 /// Number of the partition of the last request.
 fn partition_of(connection: &WriteConnection) -> Result<String> {
-    let number = connection.offsets().split(':').nth(1).context("an answer without offsets")?;
+    let offsets = connection.offsets();
+    ensure!(!offsets.contains(','), "a tenant with several partitions: {offsets}");
+    let number = offsets.split(':').nth(1).context("an answer without offsets")?;
     Ok(number.to_owned())
 }

@@ -129,6 +129,7 @@ mod tests {
             partition: PartitionId(0),
             next_offset: None,
             not_ready: None,
+            is_log_away: false,
             progress: None,
             series: Vec::new(),
         };

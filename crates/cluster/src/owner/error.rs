@@ -119,3 +119,17 @@ pub enum OwnerError {
         why: String,
     },
 }
+
+impl OwnerError {
+    /// Returns true if opening the owner may succeed later: log or bucket do not answer.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            OwnerError::Log(error) => error.is_retriable(),
+            OwnerError::Bucket(error) | OwnerError::GapRecord(error) => {
+                matches!(error, BucketError::Unavailable { .. } | BucketError::Deadline { .. })
+            }
+            _ => false,
+        }
+    }
+}

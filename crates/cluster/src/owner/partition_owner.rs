@@ -64,10 +64,12 @@ pub trait PartitionOwner: Send + Sync {
             resume: status.cuts.resume,
             refused_count: status.refused_count,
         };
+        let not_ready = self.check_ready().err();
         let own = PartitionReport {
             partition: partition.number,
             next_offset: status.next_offset,
-            not_ready: self.check_ready().err().map(|why| why.to_string()),
+            not_ready: not_ready.as_ref().map(ToString::to_string),
+            is_log_away: matches!(not_ready, Some(NotReady::LogAway(_))),
             progress: status.next_offset.is_some().then_some(progress),
             series: self.tenant_series(),
         };

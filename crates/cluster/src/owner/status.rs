@@ -42,11 +42,20 @@ pub struct OwnerStatus {
     /// Records whose arrival time is far ahead of the log's time.
     pub ahead_count: u64,
     /// Reason why the owner waits or has stopped.
-    pub fault: Option<String>,
+    pub fault: Option<OwnerFault>,
     /// Windows and their publication.
     pub cuts: CutStatus,
     /// Deletions of the cluster, as this owner has read their list.
     pub deletions: DeletionStatus,
+}
+
+/// Reason why an owner does not apply records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerFault {
+    /// The reason.
+    pub text: String,
+    /// Set while the log cannot be read, if the owner had been ready until then.
+    pub is_log_away: bool,
 }
 
 /// Open deletions of the cluster.
@@ -98,6 +107,10 @@ pub enum NotReady {
     /// The owner waits or has stopped.
     #[error("{0}")]
     Fault(String),
+    /// The owner had read the log to its end, or nearly, and cannot read it now: it answers without samples
+    /// that were acknowledged since.
+    #[error("{0}")]
+    LogAway(String),
     /// The owner is catching up.
     #[error(
         "lag of {lag_ms} ms at offset {next_offset} of {log_end}, at most {ready_lag_ms} ms (owner.ready-lag)"
@@ -114,6 +127,12 @@ pub enum NotReady {
     },
 }
 
+impl OwnerStatus {
+    fn is_near_end(&self, ready_lag: Duration) -> bool {
+        self.next_offset.is_some() && u128::from(self.lag_ms.unsigned_abs()) < ready_lag.as_millis()
+    }
+}
+
 /// State that the thread of the owner changes.
 #[derive(Default)]
 pub(super) struct StatusState(Mutex<OwnerStatus>);
@@ -128,7 +147,17 @@ impl StatusState {
     }
 
     pub(super) fn set_fault(&self, fault: Option<String>) {
-        self.0.lock().fault = fault;
+        self.0.lock().fault = fault.map(|text| OwnerFault { text, is_log_away: false });
+    }
+
+    /// Notes that the log cannot be read. An owner that was ready until then still answers.
+    pub(super) fn set_log_away(&self, why: &str, ready_lag: Duration) {
+        let mut status = self.0.lock();
+        let is_log_away = match &status.fault {
+            Some(fault) => fault.is_log_away,
+            None => status.is_near_end(ready_lag),
+        };
+        status.fault = Some(OwnerFault { text: why.to_owned(), is_log_away });
     }
 
     /// Counts a record that the log took at `timestamp_ms`.
@@ -158,8 +187,7 @@ impl StatusState {
 
     /// Returns true if the lag is below `ready_lag`.
     pub(super) fn is_near_end(&self, ready_lag: Duration) -> bool {
-        let status = self.0.lock();
-        status.next_offset.is_some() && u128::from(status.lag_ms.unsigned_abs()) < ready_lag.as_millis()
+        self.0.lock().is_near_end(ready_lag)
     }
 
     pub(super) fn note_windows(&self, counts: WindowCounts, waits_for_deletion: Option<u64>) {
@@ -210,7 +238,8 @@ impl StatusState {
     pub(super) fn check_ready(&self, ready_lag: Duration) -> Result<(), NotReady> {
         let status = self.0.lock();
         if let Some(fault) = &status.fault {
-            return Err(NotReady::Fault(fault.clone()));
+            let text = fault.text.clone();
+            return Err(if fault.is_log_away { NotReady::LogAway(text) } else { NotReady::Fault(text) });
         }
         let Some(next_offset) = status.next_offset else { return Err(NotReady::NotStarted) };
         let OwnerStatus { lag_ms, log_end, .. } = *status;

@@ -9,6 +9,8 @@ use super::error::OwnerError;
 pub(super) enum StepError {
     /// The same step may succeed later; the text is the reason.
     Retry(String),
+    /// The log cannot be read for now; the text is the reason.
+    LogAway(String),
     /// The next record has to wait for another thread; nothing has failed.
     Wait(String),
     /// Nothing but an operator helps.
@@ -33,4 +35,9 @@ impl From<WriteError> for StepError {
 /// Returns the failure of a step that may succeed later.
 pub(super) fn retry(error: impl ToString) -> StepError {
     StepError::Retry(error.to_string())
+}
+
+/// Returns the failure of a step that could not read the log.
+pub(super) fn log_away(error: impl ToString) -> StepError {
+    StepError::LogAway(error.to_string())
 }

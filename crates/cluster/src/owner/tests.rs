@@ -278,7 +278,7 @@ fn catch_up(test_env: &TestEnv, owner: &Owner) {
     let end = test_env.connect().bounds(P0).expect("bounds").end;
     for _ in 0..10_000 {
         match owner.step() {
-            Ok(()) | Err(StepError::Retry(_) | StepError::Wait(_)) => {}
+            Ok(()) | Err(StepError::Retry(_) | StepError::LogAway(_) | StepError::Wait(_)) => {}
             Err(StepError::Stop(error)) => panic!("{error}"),
         }
         let status = owner.status();
@@ -524,11 +524,18 @@ fn an_owner_is_ready_while_its_lag_is_short_and_the_log_is_read() {
     owner.step().expect("a record");
     let not_ready = owner.check_ready().expect_err("5 s old");
     assert!(matches!(not_ready, NotReady::Lag { next_offset: 1, log_end: 3, .. }), "{not_ready}");
+    test_env.topic.set_reachable(false);
+    assert!(matches!(owner.step(), Err(StepError::LogAway(_))));
+    assert!(matches!(owner.check_ready(), Err(NotReady::Fault(_))), "it was behind");
+    test_env.topic.set_reachable(true);
     catch_up(&test_env, &owner);
     assert_eq!((owner.check_ready(), owner.status().lag_ms), (Ok(()), 0));
     test_env.topic.set_reachable(false);
-    assert!(matches!(owner.step(), Err(StepError::Retry(_))));
-    assert!(matches!(owner.check_ready(), Err(NotReady::Fault(_))));
+    for _ in 0..2 {
+        assert!(matches!(owner.step(), Err(StepError::LogAway(_))));
+        assert!(matches!(owner.check_ready(), Err(NotReady::LogAway(_))));
+        assert!(owner.report().partitions[0].is_log_away);
+    }
     test_env.topic.set_reachable(true);
     owner.step().expect("reads again");
     assert_eq!(owner.check_ready(), Ok(()));

@@ -96,12 +96,13 @@ impl OwnerDirectory {
         }
     }
 
-    /// Returns the owners of a partition. Ready owners whose last call failed come last.
+    /// Returns the owners of a partition that can be asked. Nodes whose last call failed come last.
     #[must_use]
     pub fn owners_of(&self, partition: PartitionId) -> OwnersOfPartition {
         let now_ns = self.clock.mono_ns();
         let mut state = self.state.lock();
         let mut ready = Vec::new();
+        let mut without_log = Vec::new();
         let mut others = Vec::new();
         for (name, node) in &state.nodes {
             let Some(report) = node.report_at(now_ns) else {
@@ -112,13 +113,15 @@ impl OwnerDirectory {
             let Some(own) = report.partitions.iter().find(|own| own.partition == partition) else { continue };
             match &own.not_ready {
                 None => ready.push(node.address.clone()),
+                Some(_) if own.is_log_away => without_log.push(node.address.clone()),
                 Some(why) => others.push(format!("{name}: {why}")),
             }
         }
-        ready.sort_by_key(|node| node.is_failing());
+        let mut asked = if ready.is_empty() { without_log } else { ready };
+        asked.sort_by_key(|node| node.is_failing());
         others.extend(state.fault.as_ref().map(|fault| format!("looking up owners: {fault}")));
         let times = state.times.entry(partition).or_default().clone();
-        OwnersOfPartition { partition, ready, others, times }
+        OwnersOfPartition { partition, asked, others, times }
     }
 
     /// Partitions that nodes have reported, ascending.

@@ -90,7 +90,7 @@ impl QueryPeers {
     #[must_use]
     pub fn unavailable(&self) -> Vec<PartitionId> {
         let mut partitions = self.partitions();
-        partitions.retain(|partition| self.directory.owners_of(*partition).ready().is_empty());
+        partitions.retain(|partition| self.directory.owners_of(*partition).asked().is_empty());
         partitions
     }
 

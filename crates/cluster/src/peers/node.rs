@@ -19,6 +19,9 @@ pub struct PartitionReport {
     pub next_offset: Option<u64>,
     /// Reason why queries have to ask another owner; `None` = ready.
     pub not_ready: Option<String>,
+    /// Set if the owner is not ready because it cannot read the log, and was ready until then: it answers
+    /// with a warning, and is asked if no other owner is ready.
+    pub is_log_away: bool,
     /// Position in the log, for operators; `None` from a node of an earlier version.
     pub progress: Option<PartitionProgress>,
     /// Series of tenants, at most [`TENANTS_REPORTED_MAX`]: those that are nearest to their limit.
@@ -111,7 +114,7 @@ impl fmt::Debug for NodeAddress {
 #[derive(Clone)]
 pub struct OwnersOfPartition {
     pub(super) partition: PartitionId,
-    pub(super) ready: Vec<Arc<NodeAddress>>,
+    pub(super) asked: Vec<Arc<NodeAddress>>,
     /// Reasons why other nodes, or all of them, are not asked.
     pub(super) others: Vec<String>,
     pub(super) times: Arc<FirstByteTimes>,
@@ -124,23 +127,24 @@ impl OwnersOfPartition {
         self.partition
     }
 
-    /// Ready owners, in the order in which they are asked.
+    /// Owners in the order in which they are asked: the ready ones; if there is none, those that were ready
+    /// until they could not read the log any more.
     #[must_use]
-    pub fn ready(&self) -> &[Arc<NodeAddress>] {
-        &self.ready
+    pub fn asked(&self) -> &[Arc<NodeAddress>] {
+        &self.asked
     }
 
     /// Returns the name for errors: the addresses of the owners that are asked, and the partition.
     #[must_use]
     pub fn name(&self) -> String {
-        let addresses: Vec<&str> = self.ready.iter().map(|node| node.address()).collect();
+        let addresses: Vec<&str> = self.asked.iter().map(|node| node.address()).collect();
         match addresses.is_empty() {
             true => format!("of partition {}", self.partition),
             false => format!("{} (partition {})", addresses.join(" or "), self.partition),
         }
     }
 
-    /// Returns the reason why there is no ready owner.
+    /// Returns the reason why no owner can be asked.
     #[must_use]
     pub fn why_none(&self) -> String {
         match self.others.is_empty() {

@@ -76,11 +76,15 @@ struct Fake {
 
 const TOPIC: TopicId = TopicId([7; 16]);
 
+/// Reason of an owner that was ready until it could not read the log any more.
+const LOG_AWAY: &str = "the log does not answer";
+
 fn report(topic: TopicId, own: &[(u32, Option<&str>)]) -> NodeReport {
     let partition = |(number, why): &(u32, Option<&str>)| PartitionReport {
         partition: PartitionId(*number),
         next_offset: Some(5),
         not_ready: why.map(str::to_owned),
+        is_log_away: *why == Some(LOG_AWAY),
         progress: None,
         series: Vec::new(),
     };
@@ -140,10 +144,10 @@ impl Fixture {
         self.directory.refresh(&self.lookup);
     }
 
-    /// Addresses of the ready owners of a partition, in their order.
-    fn ready(&self, partition: u32) -> Vec<String> {
+    /// Addresses of the owners of a partition that are asked, in their order.
+    fn asked(&self, partition: u32) -> Vec<String> {
         let owners = self.directory.owners_of(PartitionId(partition));
-        owners.ready().iter().map(|node| node.address().to_owned()).collect()
+        owners.asked().iter().map(|node| node.address().to_owned()).collect()
     }
 
     fn why_none(&self, partition: u32) -> String {
@@ -154,17 +158,33 @@ impl Fixture {
 #[test]
 fn ready_owners_are_asked_and_others_are_reasons() {
     let fixture = Fixture::new();
-    assert_eq!(fixture.ready(0), ["a:1", "b:1"]);
+    assert_eq!(fixture.asked(0), ["a:1", "b:1"]);
     assert_eq!(fixture.directory.owners_of(PartitionId(0)).name(), "a:1 or b:1 (partition 0)");
-    assert!(fixture.ready(1).is_empty());
+    assert!(fixture.asked(1).is_empty());
     assert_eq!(fixture.why_none(1), "no owner is ready: c:1: lag of 9000 ms");
     assert_eq!(fixture.directory.owners_of(PartitionId(1)).name(), "of partition 1");
     assert_eq!(fixture.why_none(2), "no owner of the partition is known");
     // A call to the first one has failed: until it reports, the other one is asked first.
-    fixture.directory.owners_of(PartitionId(0)).ready()[0].note_failure();
-    assert_eq!(fixture.ready(0), ["b:1", "a:1"]);
+    fixture.directory.owners_of(PartitionId(0)).asked()[0].note_failure();
+    assert_eq!(fixture.asked(0), ["b:1", "a:1"]);
     fixture.refresh();
-    assert_eq!(fixture.ready(0), ["a:1", "b:1"]);
+    assert_eq!(fixture.asked(0), ["a:1", "b:1"]);
+}
+
+/// Queries go on while the log is away: for all owners of a partition, or for the only one of them.
+#[test]
+fn owners_that_lost_the_log_are_asked_if_no_other_is_ready() {
+    let fixture = Fixture::new();
+    fixture.lookup.set("a:1", Some(report(TOPIC, &[(0, Some(LOG_AWAY))])));
+    fixture.refresh();
+    assert_eq!(fixture.asked(0), ["b:1"]);
+    fixture.lookup.set("b:1", Some(report(TOPIC, &[(0, Some("lag of 9000 ms"))])));
+    fixture.refresh();
+    assert_eq!(fixture.asked(0), ["a:1"]);
+    fixture.lookup.set("b:1", Some(report(TOPIC, &[(0, Some(LOG_AWAY))])));
+    fixture.refresh();
+    fixture.directory.owners_of(PartitionId(0)).asked()[0].note_failure();
+    assert_eq!(fixture.asked(0), ["b:1", "a:1"]);
 }
 
 /// Covers an outage of DNS, or of the requests for reports alone: queries go on with the last answers.
@@ -175,7 +195,7 @@ fn the_last_good_answers_stay_in_use_for_a_time() {
     fixture.lookup.set("a:1", None);
     fixture.clock.advance(Duration::from_secs(5));
     fixture.refresh();
-    assert_eq!(fixture.ready(0), ["b:1", "a:1"], "a node that does not report is asked last");
+    assert_eq!(fixture.asked(0), ["b:1", "a:1"], "a node that does not report is asked last");
     assert_eq!(fixture.directory.lookup_age_ms(), Some(5000));
     assert_eq!(fixture.directory.lookup_fault().as_deref(), Some("no such name"));
     let status = &fixture.directory.nodes()[0];
@@ -183,7 +203,7 @@ fn the_last_good_answers_stay_in_use_for_a_time() {
     assert_eq!(status.fault.as_deref(), Some("connection refused"));
     fixture.clock.advance(Duration::from_secs(56));
     fixture.refresh();
-    assert_eq!(fixture.ready(0), ["b:1"], "a report of a minute ago says nothing");
+    assert_eq!(fixture.asked(0), ["b:1"], "a report of a minute ago says nothing");
     fixture.lookup.set("b:1", None);
     fixture.clock.advance(Duration::from_secs(61));
     fixture.refresh();
@@ -195,7 +215,7 @@ fn the_last_good_answers_stay_in_use_for_a_time() {
     fixture.lookup.set("b:1", Some(report(TOPIC, &[(0, None)])));
     fixture.refresh();
     assert_eq!(fixture.directory.nodes().len(), 1);
-    assert_eq!((fixture.ready(0), fixture.directory.lookup_fault()), (vec!["b:1".to_owned()], None));
+    assert_eq!((fixture.asked(0), fixture.directory.lookup_fault()), (vec!["b:1".to_owned()], None));
 }
 
 /// Transport that has a name alone.

@@ -85,7 +85,7 @@ fn owner_value(owner: &dyn PartitionOwner) -> Value {
         "droppedStoreRecords": status.dropped_store_count,
         "rejectedSamples": status.rejected_count,
         "clockAheadRecords": status.ahead_count,
-        "fault": status.fault,
+        "fault": status.fault.map(|fault| fault.text),
         "openWindows": status.cuts.open_window_count,
         "heldCuts": status.cuts.held_cut_count,
         "resumeOffset": status.cuts.resume,

@@ -65,7 +65,7 @@ async fn end_of_log(owner: &Arc<dyn PartitionOwner>) -> Result<u64, WaitError> {
 fn not_reached(owner: &dyn PartitionOwner, next_offset: u64) -> WaitError {
     let status = owner.status();
     let at = status.next_offset.map_or_else(|| "not read yet".to_owned(), |next| format!("at offset {next}"));
-    let why = status.fault.map_or_else(String::new, |fault| format!(": {fault}"));
+    let why = status.fault.map_or_else(String::new, |fault| format!(": {}", fault.text));
     let number = owner.partition().number;
     let text = format!("partition {number} is {at}, and the request waits for offset {next_offset}{why}");
     WaitError::Unavailable(text)

@@ -59,6 +59,8 @@ struct PartitionJson {
     partition: u32,
     next_offset: Option<u64>,
     not_ready: Option<String>,
+    #[serde(default, skip_serializing_if = "is_unset")]
+    is_log_away: bool,
     /// Missing in reports of earlier versions.
     #[serde(default)]
     progress: Option<ProgressJson>,
@@ -110,6 +112,7 @@ impl ReportJson {
             partition: own.partition.0,
             next_offset: own.next_offset,
             not_ready: own.not_ready.clone(),
+            is_log_away: own.is_log_away,
             progress: own.progress.map(ProgressJson::from),
             series: own.series.iter().map(series_json).collect(),
         };
@@ -139,6 +142,7 @@ impl ReportJson {
                 partition: PartitionId(own.partition),
                 next_offset: own.next_offset,
                 not_ready: own.not_ready,
+                is_log_away: own.is_log_away,
                 progress: own.progress.map(PartitionProgress::from),
                 series: series.collect::<Result<_, String>>()?,
             })
@@ -146,6 +150,11 @@ impl ReportJson {
         let partitions = self.partitions.into_iter().map(partition).collect::<Result<_, String>>()?;
         Ok(NodeReport { topic: TopicId(topic), partitions })
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_unset(flag: &bool) -> bool {
+    !flag
 }
 
 fn series_json(series: &TenantSeries) -> TenantSeriesJson {
@@ -246,6 +255,7 @@ mod tests {
                     partition: PartitionId(3),
                     next_offset: Some(17),
                     not_ready: None,
+                    is_log_away: false,
                     progress: Some(progress),
                     series: vec![TenantSeries { tenant: TenantId::new("team-1").expect("valid"), count: 7 }],
                 },
@@ -253,13 +263,14 @@ mod tests {
                     partition: PartitionId(4),
                     next_offset: None,
                     not_ready: Some("lag".to_owned()),
+                    is_log_away: true,
                     progress: None,
                     series: Vec::new(),
                 },
             ],
         };
         let json = serde_json::to_string(&ReportJson::new(&report)).expect("JSON");
-        let want = r#"{"version":1,"topic":"-vr6-vr6-vr6-vr6-vr6-g","partitions":[{"partition":3,"nextOffset":17,"notReady":null,"progress":{"lagMs":20,"logStart":2,"logEnd":18,"resumeOffset":9,"refusedRecords":1},"series":[{"tenant":"team-1","count":7}]},{"partition":4,"nextOffset":null,"notReady":"lag","progress":null,"series":[]}]}"#;
+        let want = r#"{"version":1,"topic":"-vr6-vr6-vr6-vr6-vr6-g","partitions":[{"partition":3,"nextOffset":17,"notReady":null,"progress":{"lagMs":20,"logStart":2,"logEnd":18,"resumeOffset":9,"refusedRecords":1},"series":[{"tenant":"team-1","count":7}]},{"partition":4,"nextOffset":null,"notReady":"lag","isLogAway":true,"progress":null,"series":[]}]}"#;
         assert_eq!(json, want);
         let read = |json: &str| serde_json::from_str::<ReportJson>(json).expect("JSON").report();
         assert_eq!(read(&json), Ok(report.clone()));

@@ -194,7 +194,7 @@ async fn first_answer(
     call: &PartitionCall,
 ) -> Result<(Arc<NodeAddress>, Incoming), CallError> {
     let started_ns = calls.clock.mono_ns();
-    let mut waiting = owners.ready().iter();
+    let mut waiting = owners.asked().iter();
     let mut asked = FuturesUnordered::new();
     let mut failures: Vec<String> = Vec::new();
     let mut is_stale = false;

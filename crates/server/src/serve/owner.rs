@@ -159,8 +159,11 @@ impl OwnedPartition {
             if let Some(store) = lifecycle.opened() {
                 match self.open_owner(&web.service.env, store, &web.service.options.cluster.owner, poll) {
                     Ok(owner) => return Some(Arc::new(owner)),
-                    Err(OwnerError::Log(error)) if error.is_retriable() => {
-                        let why = format!("the log cannot be read: {error}");
+                    Err(error) if error.is_retriable() => {
+                        let why = match error {
+                            OwnerError::Log(error) => format!("the log cannot be read: {error}"),
+                            error => error.to_string(),
+                        };
                         tracing::warn!(partition = %self.partition, why, "owner not open, retrying in 1 s");
                         lifecycle.roles.note_owner_wait(why);
                     }

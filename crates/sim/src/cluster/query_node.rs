@@ -59,7 +59,7 @@ struct InProcess(Arc<AskedOwners>);
 
 impl ConnectOwners for InProcess {
     fn connect(&self, owners: OwnersOfPartition) -> Arc<dyn PeerTransport> {
-        let first = owners.ready().first().map(|node| node.address().to_owned());
+        let first = owners.asked().first().map(|node| node.address().to_owned());
         let owner = first.and_then(|address| {
             let asked = self.0.0.lock();
             asked.iter().find(|one| one.address == address).cloned()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use chronolith_cluster::owner::PartitionOwner;
+use chronolith_cluster::owner::{NotReady, PartitionOwner};
 use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::{QueryError, TenantId};
 use chronolith_service::access::Identity;
@@ -71,6 +71,9 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
             }
             _ => admitted.ctx().clone(),
         };
+        if let Some(why) = log_away_warning(web) {
+            ctx.warn(why);
+        }
         let mut not_sent = None;
         let mut send = |frames| {
             parts.send(frames, &ctx).map_err(|error| {
@@ -104,6 +107,14 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
         Ok(())
     };
     stream::answer(web, admitted, KIND, print).await
+}
+
+/// Returns the warning of an owner that cannot read the log.
+fn log_away_warning(web: &Web) -> Option<String> {
+    let owner = web.service.lifecycle.roles.owner()?;
+    let Err(NotReady::LogAway(why)) = owner.check_ready() else { return None };
+    let partition = owner.partition().number;
+    Some(format!("samples that partition {partition} took since its log cannot be read are missing: {why}"))
 }
 
 /// Waits until the owner has applied the records that the call has to see. The wait ends before the time of

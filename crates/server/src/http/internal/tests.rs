@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::{Request, header};
 use chronolith_base::{Env, ManualClock, MemoryBudget};
 use chronolith_cluster::TopicId;
-use chronolith_cluster::owner::PartitionOwner as _;
+use chronolith_cluster::owner::{NotReady, PartitionOwner as _};
 use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::{PeerSource, PeerStream, PeerTransport, SelectLimits};
@@ -225,6 +225,21 @@ async fn a_caller_without_the_blocks_of_windows_that_left_is_refused() {
     let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("has left");
     let want = "node n1: 412: windows have left this node for blocks of catalogue 2, the caller reads 0";
     assert_eq!(error.to_string().trim_end(), want);
+}
+
+/// Reads go on while the log is away, and the answer says that newer samples may be missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_lost_the_log_answers_with_a_warning() {
+    let server = Arc::new(node(|_| {}).open());
+    server.store_series("anonymous", 0, &[&[("__name__", "up")]]);
+    let not_ready = Some(NotReady::LogAway("no broker answers".to_owned()));
+    server.web.service.lifecycle.roles.set_owner(Arc::new(FakeOwner { not_ready, ..FakeOwner::ready(3) }));
+    let ctx = ReadContext::unlimited(server.web.service.env.clock.clone());
+    let found = series_within(&server, "anonymous", SelectLimits::default(), ctx.clone()).await;
+    assert_eq!(found.expect("an answer").len(), 1);
+    let warnings = ctx.warnings();
+    let want = "node n1: samples that partition 3 took since its log cannot be read are missing: no broker answers";
+    assert_eq!((warnings.texts(), warnings.is_partial()), (&[want.to_owned()][..], false));
 }
 
 /// Reads with records that the answer has to see, within 8 s.

@@ -26,6 +26,8 @@ pub(crate) struct FakeOwner {
     pub(crate) leaves_at_each_look: bool,
     /// Number of the catalogue that callers need.
     pub(crate) catalogue: AtomicU64,
+    /// Reason why the owner is not ready.
+    pub(crate) not_ready: Option<NotReady>,
 }
 
 impl FakeOwner {
@@ -39,6 +41,7 @@ impl FakeOwner {
             looks: AtomicU64::new(0),
             leaves_at_each_look: false,
             catalogue: AtomicU64::new(0),
+            not_ready: None,
         }
     }
 }
@@ -55,7 +58,7 @@ impl PartitionOwner for FakeOwner {
     }
 
     fn check_ready(&self) -> Result<(), NotReady> {
-        Ok(())
+        self.not_ready.clone().map_or(Ok(()), Err)
     }
 
     fn log_end(&self) -> Result<u64, LogError> {

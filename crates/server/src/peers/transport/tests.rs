@@ -112,6 +112,7 @@ impl NodeLookup for Ready {
             partition: PartitionId(3),
             next_offset: Some(1),
             not_ready: None,
+            is_log_away: false,
             progress: None,
             series: Vec::new(),
         };
@@ -148,7 +149,7 @@ impl Fixture {
         directory.refresh(&Ready(addresses.iter().map(|one| (*one).to_owned()).collect()));
         // Nodes are sorted by address; all but the first one have failed, and so come last.
         let owners = directory.owners_of(PartitionId(3));
-        let others = owners.ready().iter().filter(|node| node.address() != addresses[0]);
+        let others = owners.asked().iter().filter(|node| node.address() != addresses[0]);
         others.for_each(|node| node.note_failure());
         Fixture { calls, directory }
     }
@@ -238,7 +239,7 @@ async fn a_cut_answer_is_an_error() {
     assert!(error.starts_with(&format!("{}: ", owner.address)), "{error}");
     assert_eq!(fixture.calls.counters.failed.get(), 1);
     let owners = fixture.directory.owners_of(PartitionId(3));
-    assert_eq!(owners.ready().len(), 1, "a failed owner is asked again if there is no other");
+    assert_eq!(owners.asked().len(), 1, "a failed owner is asked again if there is no other");
 }
 
 #[tokio::test(flavor = "multi_thread")]
