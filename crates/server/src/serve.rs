@@ -47,7 +47,7 @@ use self::bucket_maintenance::set_cluster_options;
 pub use self::error::RunError;
 use self::issuer_keys::KeyFetcher;
 use self::owner::OwnedPartition;
-use self::rounds::{guarded, repeat};
+use self::rounds::guarded;
 use self::shutdown::{Running, StopSignals};
 use self::stop::Stop;
 use crate::http;
@@ -314,12 +314,17 @@ impl Server {
         let web = self.running.web.clone();
         let stop = self.running.stop.clone();
         let run = move || {
-            repeat(&web, &stop, "owner-lookup", QueryNode::REFRESH_PAUSE, || {
-                node.refresh();
-                if let Some(gateway) = web.service.lifecycle.roles.gateway() {
-                    gateway.set_tenant_series(node.directory().tenant_series());
+            loop {
+                guarded(&web, "owner-lookup", || {
+                    node.refresh();
+                    if let Some(gateway) = web.service.lifecycle.roles.gateway() {
+                        gateway.set_tenant_series(node.directory().tenant_series());
+                    }
+                });
+                if stop.wait(node.refresh_pause()) {
+                    return;
                 }
-            });
+            }
         };
         self.running.threads.push(thread::spawn("owner-lookup", run).map_err(RunError::Threads)?);
         Ok(())

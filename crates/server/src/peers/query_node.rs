@@ -42,7 +42,9 @@ impl ConnectOwners for HttpOwners {
 
 impl QueryNode {
     /// Pause between two lookups.
-    pub(crate) const REFRESH_PAUSE: Duration = Duration::from_secs(5);
+    const REFRESH_PAUSE: Duration = Duration::from_secs(5);
+    /// The same while queries fail for a partition without an owner that can be asked.
+    const UNAVAILABLE_PAUSE: Duration = Duration::from_secs(1);
 
     /// A query node whose calls run on the runtime of `handle`. Sends no request.
     pub(crate) fn new(
@@ -85,6 +87,15 @@ impl QueryNode {
     /// Reason for a load balancer to send nothing here; see [`QueryPeers::unready_reason`].
     pub(crate) fn unready_reason(&self) -> Option<String> {
         self.peers.unready_reason()
+    }
+
+    /// Time until the next lookup.
+    pub(crate) fn refresh_pause(&self) -> Duration {
+        if self.peers.unavailable().is_empty() {
+            QueryNode::REFRESH_PAUSE
+        } else {
+            QueryNode::UNAVAILABLE_PAUSE
+        }
     }
 
     /// Returns the owners as the last lookup has found them.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use chronolith_cluster::options::Role;
 use chronolith_cluster::owner::{NotReady, PartitionOwner};
 use chronolith_model::min_offsets::ReadConsistency;
 use chronolith_model::{QueryError, TenantId};
@@ -54,6 +55,7 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
     let longest_ms = ANSWER_TIMEOUT.as_secs() * 1000;
     let timeout_ms = if call.deadline_ms == 0 { longest_ms } else { call.deadline_ms.min(longest_ms) };
     wait_for_records(web, &call.consistency, started_ns, timeout_ms).await?;
+    check_current(web, &call)?;
     learn_catalogue(web, &call).await?;
     if let Some(why) = stale_reason(web, &call) {
         return Err(ApiError::new(ErrorKind::Stale, why));
@@ -107,6 +109,22 @@ async fn answer(web: &Arc<Web>, request: Request) -> Result<Response<Body>, ApiE
         Ok(())
     };
     stream::answer(web, admitted, KIND, print).await
+}
+
+/// Refuses a call while the owner has not caught up with the log: the caller may not know it yet, and would
+/// take the answer for one with all samples. A call that waited for the end of the log has them.
+fn check_current(web: &Web, call: &SelectCall) -> Result<(), ApiError> {
+    let roles = &web.service.lifecycle.roles;
+    let why = match roles.owner() {
+        _ if call.consistency.is_strong => return Ok(()),
+        None if roles.roles().has(Role::Owner) => "this node owns no partition yet".to_owned(),
+        None => return Ok(()),
+        Some(owner) => match owner.check_ready() {
+            Ok(()) | Err(NotReady::LogAway(_)) => return Ok(()),
+            Err(why) => why.to_string(),
+        },
+    };
+    Err(ApiError::new(ErrorKind::Unavailable, why))
 }
 
 /// Returns the warning of an owner that cannot read the log.

@@ -238,8 +238,24 @@ async fn an_owner_that_lost_the_log_answers_with_a_warning() {
     let found = series_within(&server, "anonymous", SelectLimits::default(), ctx.clone()).await;
     assert_eq!(found.expect("an answer").len(), 1);
     let warnings = ctx.warnings();
-    let want = "node n1: samples that partition 3 took since its log cannot be read are missing: no broker answers";
+    let want =
+        "node n1: samples that partition 3 took since its log cannot be read are missing: no broker answers";
     assert_eq!((warnings.texts(), warnings.is_partial()), (&[want.to_owned()][..], false));
+}
+
+/// An owner that started without its directory was asked by query nodes which did not know that yet, and its
+/// answer lacked samples.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_has_not_caught_up_refuses_calls() {
+    let server = Arc::new(node(|_| {}).open());
+    server.store_series("anonymous", 0, &[&[("__name__", "up")]]);
+    let lag = NotReady::Lag { lag_ms: 9000, next_offset: 1, log_end: 3, ready_lag_ms: 2000 };
+    let owner = FakeOwner { not_ready: Some(lag), ..FakeOwner::ready(3) };
+    server.web.service.lifecycle.roles.set_owner(Arc::new(owner));
+    let error = series_of(&server, "anonymous", SelectLimits::default()).await.expect_err("it lags");
+    let want = "node n1: 503: lag of 9000 ms at offset 1 of 3, at most 2000 ms (owner.ready-lag)";
+    assert_eq!(error.to_string().trim_end(), want);
+    assert_eq!(series_with(&server, strong()).await.expect("it waited for the end of the log"), 1);
 }
 
 /// Reads with records that the answer has to see, within 8 s.
