@@ -182,6 +182,7 @@ impl Options {
         let own_writes = own_writes::measure(nodes, self.own_writes)?;
         let owner_restart_s = nodes.restart_owner(0, OwnerEnd::Kill, CATCH_UP_LIMIT)?.wall_s;
         let caught_up = nodes.restart_owner(0, OwnerEnd::LoseDirectory, CATCH_UP_LIMIT)?;
+        nodes.wait_asked(CATCH_UP_LIMIT)?;
         self.verify(nodes.query_ports[0], &fleet, &shape)?;
         Ok(Measured {
             sample_count: sample_count as f64,

@@ -316,6 +316,15 @@ impl Nodes {
         })
     }
 
+    /// Waits until the query nodes know an owner of each partition that can be asked.
+    pub(super) fn wait_asked(&self, limit: Duration) -> Result<()> {
+        self.queries.iter().try_for_each(|node| {
+            let look =
+                |node: &Server| Ok((node.metric("owner_partitions_unavailable")? == 0.0).then_some(()));
+            lock(node).wait_for("finding the owners", POLL, limit, look)
+        })
+    }
+
     /// Ends an owner and starts it again; waits until it is ready.
     pub(super) fn restart_owner(&self, idx: usize, end: OwnerEnd, limit: Duration) -> Result<CaughtUp> {
         let owner = self.owners().get(idx).cloned().with_context(|| format!("no owner with index {idx}"))?;
