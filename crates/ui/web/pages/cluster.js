@@ -25,9 +25,9 @@ function State({ state, utc }) {
   /** @type {[string, string][]} */
   const facts = [[state.roles.join(", "), "roles"], [state.unready ? "no" : "yes", "ready"]];
   if (gateway) facts.push([count(gateway.partitions), "partitions accept writes"], [count(gateway.appendedRecords), "records appended"], [bytes(gateway.appendedBytes), "appended"], [bytes(gateway.inFlightBytes), "in flight"], [count(gateway.possiblyWrittenRecords), "records possibly written"]);
-  if (owner) facts.push([count(owner.appliedRecords), "records applied"], [count(owner.rejectedSamples), "samples rejected"], [count(owner.openWindows), "open windows"], [count(owner.heldCuts), "cuts in memory"], [count(owner.publishedBlocks), "blocks published"], [count(owner.clockAheadRecords), "records of clocks ahead"]);
+  if (owner) facts.push([count(owner.appliedRecords), "records applied"], [count(owner.rejectedSamples), "samples rejected"], [count(owner.openWindows), "open windows"], [count(owner.heldCuts), "cuts in memory"], [count(owner.publishedBlocks), "blocks published"], [count(owner.clockAheadRecords), "records of clocks ahead"], [count(owner.openDeletions), "open deletions"]);
   if (query) facts.push([count(query.askedPartitions.length), "partitions asked"], [count(query.unavailablePartitions.length), "without a ready owner"], [count(query.owners.length), "owners found"], [query.lookupAgeSeconds == null ? "–" : duration(1000 * query.lookupAgeSeconds), "since the last lookup"]);
-  const notes = [state.unready, owner?.fault && owner.fault !== state.unready ? owner.fault : null, owner?.publicationFault && `publication: ${owner.publicationFault}`, query?.lookupFault && `lookup of owners: ${query.lookupFault}`];
+  const notes = [state.unready, owner?.fault && owner.fault !== state.unready ? owner.fault : null, owner?.publicationFault && `publication: ${owner.publicationFault}`, owner?.cutWaitsForDeletion != null && `A cut waits for deletion ${owner.cutWaitsForDeletion}.`, query?.lookupFault && `lookup of owners: ${query.lookupFault}`];
   return html`<${Facts} facts=${facts} />
     ${notes.filter(Boolean).map(text => html`<div class="note" key=${text}>${text}</div>`)}
     ${owners.length > 0 && html`<${Owners} owners=${owners} />`}

@@ -1,6 +1,7 @@
 //! Gateways and owners of a log in a directory: answers, readiness, samples that come back.
 
 mod deletions;
+mod ports;
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
