@@ -1,27 +1,24 @@
 //! Labels that the server adds to each series of a batch, whatever its protocol.
 //!
-//! Invariant: an added label replaces one that was sent under its name. The wire key of a series with added
-//! labels has them, so series of senders with different labels are different, and a known series is still
-//! found by its bytes alone.
+//! Invariant: an added label replaces one that was sent under its name, unless [`Conflict`] is another. The
+//! wire key of a series with added labels has them, so series of senders with different labels are
+//! different, and a known series is still found by its bytes alone.
 //! Not here: whose labels they are (`service::access`).
 
 use chronolith_model::{BatchSeries, LabelSource, LabelsBuilder, Reject, SeriesKey, WriteBatch};
 
+use crate::key_tail::{ADDED, CONFLICT_BITS, split};
 use crate::protocols::sent_keys;
 
-/// Set in the number of a protocol whose keys have added labels.
-const ADDED: u8 = 0x80;
+pub use crate::key_tail::{AddedLabels, Conflict};
+
 /// Growth of the keys of a batch: beyond it, labels are large for series that small.
 const GROWTH_MAX: usize = 8;
 /// Growth that a batch of any size may have.
 const GROWTH_BYTES_MIN: usize = 1 << 20;
 
-/// Labels as bytes for the end of wire keys.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AddedLabels {
-    /// `name NUL value NUL` each.
-    pairs: Vec<u8>,
-}
+/// Prefix of sent labels that an added one renames.
+const EXPORTED: &str = "exported_";
 
 /// Labels cannot be added to a batch, because its keys would become too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,25 +33,6 @@ pub struct AddedLabelsTooLarge {
 }
 
 impl AddedLabels {
-    /// Labels without NUL bytes; others are left out.
-    pub fn new<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> AddedLabels {
-        let mut pairs = Vec::new();
-        let has_nul = |text: &str| text.as_bytes().contains(&0);
-        for (name, value) in labels.into_iter().filter(|(name, value)| !has_nul(name) && !has_nul(value)) {
-            pairs.extend_from_slice(name.as_bytes());
-            pairs.push(0);
-            pairs.extend_from_slice(value.as_bytes());
-            pairs.push(0);
-        }
-        AddedLabels { pairs }
-    }
-
-    /// Returns true if there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.pairs.is_empty()
-    }
-
     /// Adds the labels to the series of `batch`, whose keys are copied. Returns the source of the batch
     /// before, which the caller restores when the batch is used again. Cost: one copy of the keys.
     ///
@@ -65,7 +43,7 @@ impl AddedLabels {
         if self.is_empty() {
             return Ok(before);
         }
-        let tail_len = self.pairs.len() + TAIL_BYTES;
+        let tail_len = self.tail_bytes();
         let key_bytes = |series: &BatchSeries| series.raw.len() + tail_len;
         let bytes: usize = batch.series.iter().map(key_bytes).sum();
         let bytes_max = GROWTH_BYTES_MIN.max(GROWTH_MAX.saturating_mul(batch.raw.len()));
@@ -78,15 +56,19 @@ impl AddedLabels {
         for series in series {
             let start = raw.len() as u32;
             raw.extend_from_within(series.raw.start as usize..series.raw.end as usize);
-            raw.extend_from_slice(&self.pairs);
-            raw.extend_from_slice(&(self.pairs.len() as u32).to_le_bytes());
-            raw.push(before.protocol);
+            self.put_tail(before.protocol, raw);
             series.raw = start..raw.len() as u32;
             debug_assert!(series.raw.start < series.raw.end, "a key with labels has bytes");
         }
         batch.source = with_added(before);
         Ok(before)
     }
+}
+
+/// Returns the source of keys that have a tail for each series, or of those as sent if no label is added.
+#[must_use]
+pub fn tailed_keys(sent: LabelSource, added: &AddedLabels) -> LabelSource {
+    if added.is_empty() { sent } else { with_added(sent) }
 }
 
 /// Returns the source of keys with added labels.
@@ -101,28 +83,43 @@ pub fn source_of(protocol: u8) -> Option<LabelSource> {
     Some(if protocol & ADDED == 0 { sent } else { with_added(sent) })
 }
 
-/// Length of the pairs and number of the protocol.
-const TAIL_BYTES: usize = 4 + 1;
-
 /// Parses a key with added labels.
 fn parse_labels(key: SeriesKey<'_>, out: &mut LabelsBuilder) -> Result<(), Reject> {
-    let (sent, pairs, protocol) = split(key.raw).ok_or(Reject::BadReference)?;
-    let source = sent_keys(protocol).ok_or(Reject::BadReference)?;
+    let (sent, pairs, last) = split(key.raw).ok_or(Reject::BadReference)?;
+    let source = sent_keys(last & !CONFLICT_BITS).ok_or(Reject::BadReference)?;
     (source.parse)(SeriesKey { raw: sent, ..key }, out)?;
     let mut texts = pairs.split(|byte| *byte == 0).map(std::str::from_utf8);
+    let mut renamed = Vec::new();
     while let (Some(Ok(name)), Some(Ok(value))) = (texts.next(), texts.next()) {
-        out.set(name, value);
+        match last & CONFLICT_BITS {
+            conflict if conflict == Conflict::Replace as u8 => out.set(name, value),
+            conflict if conflict == Conflict::KeepSent as u8 => {
+                if out.get(name).is_none() {
+                    out.set(name, value);
+                }
+            }
+            conflict if conflict == Conflict::RenameSent as u8 => {
+                let sent = out.get(name).filter(|sent| !sent.is_empty()).map(str::to_owned);
+                renamed.extend(sent.map(|sent| (name, sent)));
+                out.set(name, value);
+            }
+            _ => return Err(Reject::BadReference),
+        }
     }
+    rename(renamed, out);
     Ok(())
 }
 
-/// Splits a key into the key as sent, the added pairs and the number of its protocol.
-fn split(raw: &[u8]) -> Option<(&[u8], &[u8], u8)> {
-    let (&protocol, rest) = raw.split_last()?;
-    let (rest, len) = rest.split_last_chunk::<4>()?;
-    let at = rest.len().checked_sub(u32::from_le_bytes(*len) as usize)?;
-    let (sent, pairs) = rest.split_at(at);
-    Some((sent, pairs, protocol))
+/// Sets sent labels under the first name with prefixes that is free, short names first, as Prometheus does.
+fn rename(mut sent: Vec<(&str, String)>, out: &mut LabelsBuilder) {
+    sent.sort_by_key(|(name, _)| name.len());
+    for (name, value) in sent {
+        let mut name = format!("{EXPORTED}{name}");
+        while out.get(&name).is_some_and(|other| !other.is_empty()) {
+            name.insert_str(0, EXPORTED);
+        }
+        out.set(&name, &value);
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +162,26 @@ mod tests {
             let want: Vec<_> = name.into_iter().chain(ops.clone()).collect();
             assert_eq!(labels_of(&batch, idx), Ok(want), "series {idx}");
         }
+    }
+
+    #[test]
+    fn a_sent_label_is_kept_or_renamed() {
+        let check = |conflict, sent: &[(&str, &str)], want: &[(&str, &str)]| {
+            let mut batch = plain(&[]);
+            let mut builder = LabelsBuilder::new();
+            sent.iter().for_each(|(name, value)| builder.push(name, value));
+            batch.push_labels(&builder.finish(), &[(1, 1.0)]);
+            let added = AddedLabels::new([("job", "j"), ("instance", "i")]).with_conflict(conflict);
+            added.add_to(&mut batch).expect("small");
+            let want: Vec<_> = want.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+            assert_eq!(labels_of(&batch, 0), Ok(want), "{conflict:?}");
+        };
+        let sent = [("exported_job", "x"), ("job", "sent")];
+        check(Conflict::KeepSent, &sent, &[("exported_job", "x"), ("instance", "i"), ("job", "sent")]);
+        let renamed =
+            [("exported_exported_job", "sent"), ("exported_job", "x"), ("instance", "i"), ("job", "j")];
+        check(Conflict::RenameSent, &sent, &renamed);
+        check(Conflict::Replace, &sent, &[("exported_job", "x"), ("instance", "i"), ("job", "j")]);
     }
 
     #[test]
@@ -218,7 +235,5 @@ mod tests {
             let key = SeriesKey { raw, field: b"", kind: chronolith_model::WordKind::default() };
             let _ = parse_labels(key, &mut LabelsBuilder::new());
         }
-        assert_eq!(split(b"abc\x02\x00\x00\x00\x07"), Some((&b"a"[..], &b"bc"[..], 7)));
-        assert_eq!(split(b"abc\x04\x00\x00\x00\x07"), None);
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod added_labels;
 pub mod carbon;
+mod key_tail;
 pub mod line_protocol;
 pub mod metric_family;
 mod number;
