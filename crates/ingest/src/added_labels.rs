@@ -226,7 +226,7 @@ mod tests {
         let number = |protocol| source_of(protocol).map(|source| (source.protocol, source.is_typed));
         assert_eq!(number(1), Some((1, false)));
         assert_eq!(number(0x84), Some((0x84, false)));
-        assert_eq!((number(5), number(0x85), number(0xff)), (None, None, None));
+        assert_eq!((number(6), number(0x86), number(0xff)), (None, None, None));
     }
 
     #[test]

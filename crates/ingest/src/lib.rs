@@ -3,6 +3,7 @@
 
 pub mod added_labels;
 pub mod carbon;
+pub mod exposition;
 mod key_tail;
 pub mod line_protocol;
 pub mod metric_family;

@@ -8,7 +8,7 @@
 
 use chronolith_model::{LabelSource, WriteBatch};
 
-use crate::{carbon, line_protocol, remote_write};
+use crate::{carbon, exposition, line_protocol, remote_write};
 
 /// Returns the source of keys as a protocol sends them, by its number in [`LabelSource::protocol`].
 #[must_use]
@@ -19,6 +19,7 @@ pub fn sent_keys(protocol: u8) -> Option<LabelSource> {
         2 => Some(line_protocol::new_batch().source),
         3 => Some(remote_write::MEASUREMENTS),
         4 => Some(carbon::new_batch().source),
+        5 => Some(exposition::text_keys()),
         _ => None,
     }
 }
@@ -50,13 +51,14 @@ mod tests {
         check(2, b"up,job=a", b"value", r#"up{__field__="value", job="a"}"#);
         check(3, remote, b"", r#"up{__field__="value", job="a"}"#);
         check(4, b"up;job=a", b"", r#"up{job="a"}"#);
+        check(5, b"up{ job=\"b\"}\n{job=\"a\"}", b"", r#"up{job="a"}"#);
     }
 
     #[test]
     fn typed_protocols_may_have_reserved_labels() {
         let is_typed = |protocol| sent_keys(protocol).map(|source| source.is_typed);
-        let typed = [0, 1, 2, 3, 4].map(is_typed);
-        assert_eq!(typed, [true, false, true, true, false].map(Some));
-        assert!((5..=u8::MAX).all(|protocol| sent_keys(protocol).is_none()));
+        let typed = [0, 1, 2, 3, 4, 5].map(is_typed);
+        assert_eq!(typed, [true, false, true, true, false, false].map(Some));
+        assert!((6..=u8::MAX).all(|protocol| sent_keys(protocol).is_none()));
     }
 }
