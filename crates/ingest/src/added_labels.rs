@@ -7,11 +7,13 @@
 
 use chronolith_model::{BatchSeries, LabelSource, LabelsBuilder, Reject, SeriesKey, WriteBatch};
 
-use crate::key_tail::{ADDED, CONFLICT_BITS, split};
+use crate::key_tail::{ADDED, CONFLICT_BITS, NESTED, split};
 use crate::protocols::sent_keys;
 
 pub use crate::key_tail::{AddedLabels, Conflict};
 
+/// Tails of a key at most: labels of a request, of its sender, and room for more.
+const TAIL_COUNT_MAX: usize = 4;
 /// Growth of the keys of a batch: beyond it, labels are large for series that small.
 const GROWTH_MAX: usize = 8;
 /// Growth that a batch of any size may have.
@@ -56,7 +58,7 @@ impl AddedLabels {
         for series in series {
             let start = raw.len() as u32;
             raw.extend_from_within(series.raw.start as usize..series.raw.end as usize);
-            self.put_tail(before.protocol, raw);
+            self.put_outer_tail(before.protocol, raw);
             series.raw = start..raw.len() as u32;
             debug_assert!(series.raw.start < series.raw.end, "a key with labels has bytes");
         }
@@ -85,9 +87,20 @@ pub fn source_of(protocol: u8) -> Option<LabelSource> {
 
 /// Parses a key with added labels.
 fn parse_labels(key: SeriesKey<'_>, out: &mut LabelsBuilder) -> Result<(), Reject> {
+    parse_tails(key, TAIL_COUNT_MAX, out)
+}
+
+/// Parses a key of at most `tail_count` tails, from the inner one outwards.
+fn parse_tails(key: SeriesKey<'_>, tail_count: usize, out: &mut LabelsBuilder) -> Result<(), Reject> {
     let (sent, pairs, last) = split(key.raw).ok_or(Reject::BadReference)?;
-    let source = sent_keys(last & !CONFLICT_BITS).ok_or(Reject::BadReference)?;
-    (source.parse)(SeriesKey { raw: sent, ..key }, out)?;
+    let inner = SeriesKey { raw: sent, ..key };
+    match last & !CONFLICT_BITS {
+        NESTED if tail_count > 1 => parse_tails(inner, tail_count - 1, out)?,
+        protocol => {
+            let source = sent_keys(protocol).ok_or(Reject::BadReference)?;
+            (source.parse)(inner, out)?;
+        }
+    }
     let mut texts = pairs.split(|byte| *byte == 0).map(std::str::from_utf8);
     let mut renamed = Vec::new();
     while let (Some(Ok(name)), Some(Ok(value))) = (texts.next(), texts.next()) {
@@ -182,6 +195,34 @@ mod tests {
             [("exported_exported_job", "sent"), ("exported_job", "x"), ("instance", "i"), ("job", "j")];
         check(Conflict::RenameSent, &sent, &renamed);
         check(Conflict::Replace, &sent, &[("exported_job", "x"), ("instance", "i"), ("job", "j")]);
+    }
+
+    /// A push with labels in its request, by a sender with labels of its own: the second tail was made with a
+    /// number that already had the bit of the first one, and no parser read it.
+    #[test]
+    fn labels_can_be_added_to_keys_with_added_labels() {
+        let mut batch = plain(&[&[("__name__", "a"), ("job", "sent")]]);
+        let first = AddedLabels::new([("job", "group"), ("instance", "i")]);
+        let first = first.with_conflict(Conflict::RenameSent);
+        first.add_to(&mut batch).expect("small");
+        let before =
+            AddedLabels::new([("team", "ops"), ("instance", "own")]).add_to(&mut batch).expect("small");
+        assert_eq!((before.protocol, batch.source.protocol), (0x80, 0x80));
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let want = [
+            pair("__name__", "a"),
+            pair("exported_job", "sent"),
+            pair("instance", "own"),
+            pair("job", "group"),
+            pair("team", "ops"),
+        ];
+        assert_eq!(labels_of(&batch, 0), Ok(want.to_vec()));
+        batch.source = source_of(batch.source.protocol).expect("a source");
+        assert_eq!(labels_of(&batch, 0), Ok(want.to_vec()));
+        for _ in 0..TAIL_COUNT_MAX {
+            first.add_to(&mut batch).expect("small");
+        }
+        assert_eq!(labels_of(&batch, 0), Err(Reject::BadReference), "too many tails");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 /// Set in the number of a protocol whose keys have added labels.
 pub(crate) const ADDED: u8 = 0x80;
+/// Number at the end of a key whose inner key has a tail as well.
+pub(crate) const NESTED: u8 = 0x3f;
 /// Bits of the protocol number at the end of a key that have the [`Conflict`].
 pub(crate) const CONFLICT_BITS: u8 = 0xc0;
 
@@ -56,6 +58,11 @@ impl AddedLabels {
     /// Returns the bytes that [`AddedLabels::put_tail`] appends.
     pub(crate) fn tail_bytes(&self) -> usize {
         self.pairs.len() + TAIL_BYTES
+    }
+
+    /// Appends the labels to a key of a source whose number is `protocol`, with a tail or without one.
+    pub(crate) fn put_outer_tail(&self, protocol: u8, raw: &mut Vec<u8>) {
+        self.put_tail(if protocol & ADDED == 0 { protocol } else { NESTED }, raw);
     }
 
     /// Appends the labels to a key of `protocol` that ends `raw`. All keys of a batch have them or none.

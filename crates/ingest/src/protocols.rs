@@ -13,6 +13,7 @@ use crate::{carbon, exposition, line_protocol, remote_write};
 /// Returns the source of keys as a protocol sends them, by its number in [`LabelSource::protocol`].
 #[must_use]
 pub fn sent_keys(protocol: u8) -> Option<LabelSource> {
+    // The numbers from 0x3f on have a meaning in keys with added labels.
     match protocol {
         0 => Some(WriteBatch::from_labels().source),
         1 => Some(remote_write::new_batch().source),
