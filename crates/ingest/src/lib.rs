@@ -8,6 +8,7 @@ mod key_tail;
 pub mod line_protocol;
 pub mod metric_family;
 mod number;
+pub mod otlp;
 pub mod protocols;
 pub mod remote_read;
 pub mod remote_write;

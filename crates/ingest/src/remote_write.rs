@@ -4,7 +4,7 @@
 //! [`WriteBatch::raw`] and borrowed from there; a series costs no allocation; bytes never panic.
 //! Not here: HTTP headers, sizes of the compressed body (`server`); validity of labels (`head`).
 
-mod charge;
+pub(crate) mod charge;
 pub mod encode;
 mod error;
 mod histogram;

@@ -7,19 +7,19 @@ use chronolith_base::{BudgetExceeded, Reservation};
 const CHARGE_STEP_BYTES: usize = 256 << 10;
 
 /// The part of the write budget that one request has taken.
-pub(super) struct Charge<'a> {
+pub(crate) struct Charge<'a> {
     used: usize,
     charged: usize,
     held: &'a mut Reservation,
 }
 
 impl<'a> Charge<'a> {
-    pub(super) fn new(held: &'a mut Reservation) -> Charge<'a> {
+    pub(crate) fn new(held: &'a mut Reservation) -> Charge<'a> {
         Charge { used: 0, charged: 0, held }
     }
 
     /// Takes `bytes` more.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         self.used = self.used.saturating_add(bytes);
         if self.used > self.charged { self.grow() } else { Ok(()) }
     }

@@ -24,6 +24,7 @@ use chronolith_model::WriteBatch;
 
 use super::charge::Charge;
 use super::{DECOMPRESSED_BYTES_MAX, DecodeError, Refused, decompress};
+pub(crate) use labels::put_label;
 pub use limits::{LABEL_REF_COUNT_MAX, SYMBOL_COUNT_MAX};
 use naming::{AsSent, TypeAndUnit};
 

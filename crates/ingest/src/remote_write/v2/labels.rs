@@ -162,7 +162,7 @@ fn short_varints<'a>(mut bytes: &'a [u8], out: &mut Vec<u32>) -> &'a [u8] {
 /// PERF: inlined though it is called from two places: unfolding ten labels takes 1617 -> 1474 instructions.
 ///   cargo bench -p chronolith-ingest --bench decode_speed -- 2.0
 #[inline(always)]
-fn put_label(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(crate) fn put_label(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(0x0a);
     if let (1..=60, 1..=60) = (name.len(), value.len()) {
         // All lengths take one byte.
