@@ -243,7 +243,7 @@ async fn an_owner_that_lost_the_log_answers_with_a_warning() {
     assert_eq!((warnings.texts(), warnings.is_partial()), (&[want.to_owned()][..], false));
 }
 
-/// Covers an outage of the log: reads go on, and their answer says that newer samples may be missing.
+/// Covers a silent gap: query nodes asked an owner that had started without its directory, and its
 /// answer lacked samples.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_has_not_caught_up_refuses_calls() {
