@@ -16,6 +16,7 @@ mod speed;
 mod tally;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -39,14 +40,15 @@ struct Step {
     run: fn(&Checkout) -> Result<Tally>,
 }
 
-/// Steps of one group run one after another, and the groups `Tests` and `Kits` at the same time.
+/// Steps of one group run one after another, and the groups `Tests` and `Kits` at the same time. The thread
+/// of `Tests` runs further kits when it is done, so that both threads take as long.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     /// Before all others, which need what it builds.
     First,
     /// Tests and compilers, which need no server.
     Tests,
-    /// Kits, which mostly wait, and compilers after them, so that both groups take as long.
+    /// Kits, which mostly wait, and compilers after them; two of them may run at the same time.
     Kits,
     /// Steps that measure times, for which nothing else may run.
     Last,
@@ -174,13 +176,20 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
         let of_group = choice.steps.iter().filter(|step| step.group == group);
         of_group.map(|step| run_step(&ci, step, cost_start.as_ref().ok())).collect()
     };
+    let kits: Vec<&Step> = choice.steps.iter().filter(|step| step.group == Group::Kits).collect();
+    let next_kit = AtomicUsize::new(0);
+    let run_kits = || -> Vec<Row> {
+        let taken = std::iter::from_fn(|| kits.get(next_kit.fetch_add(1, Ordering::Relaxed)));
+        taken.map(|step| run_step(&ci, step, cost_start.as_ref().ok())).collect()
+    };
     let mut rows = run_group(Group::First);
     let both = std::thread::scope(|scope| {
-        let tests = scope.spawn(|| run_group(Group::Tests));
-        let kits = run_group(Group::Kits);
+        let tests = scope.spawn(|| [run_group(Group::Tests), run_kits()].concat());
+        let kits = run_kits();
         tests.join().map(|tests| [tests, kits].concat())
     });
     rows.extend(both.map_err(|_| anyhow!("a step panicked"))?);
+    rows.sort_by_key(|row| choice.steps.iter().position(|step| step.name == row.cost.name));
     rows.extend(run_group(Group::Last));
     print_table(&rows);
     println!("all steps took {:.0} s", start.elapsed().as_secs_f64());

@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -383,8 +384,12 @@ fn python_with(ci: &Checkout, requirements: &Path) -> Result<PathBuf> {
     python_in(ci, &ci.target_dir.join("ci-venv"), requirements)
 }
 
+/// Held while packages are installed: kits that run at the same time share an environment.
+static INSTALLING: Mutex<()> = Mutex::new(());
+
 /// The same in the environment `venv`.
 fn python_in(ci: &Checkout, venv: &Path, requirements: &Path) -> Result<PathBuf> {
+    let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let python = venv.join("bin/python");
     let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
     let venv_dir = venv.display().to_string();
