@@ -16,6 +16,7 @@ mod grammar;
 mod labels;
 mod metadata;
 mod options;
+mod protobuf;
 mod refused;
 mod room;
 mod text;

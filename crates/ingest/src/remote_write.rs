@@ -7,7 +7,7 @@
 pub(crate) mod charge;
 pub mod encode;
 mod error;
-mod histogram;
+pub(crate) mod histogram;
 mod labels;
 mod limits;
 mod measurements;

@@ -23,6 +23,35 @@ pub(super) fn open_metrics_float(value: f64) -> String {
     text
 }
 
+/// Bounds as text, so that the bounds of buckets are formatted once per body: a direct-mapped cache.
+#[derive(Debug, Default)]
+pub(super) struct BoundTexts {
+    entries: Vec<(u64, String)>,
+}
+
+/// Entries of the cache: more than the buckets of most histograms.
+const BOUND_ENTRIES: usize = 256;
+
+impl BoundTexts {
+    /// Returns the form of `value`.
+    pub(super) fn text(&mut self, value: f64) -> &str {
+        let bits = value.to_bits();
+        let slot = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % BOUND_ENTRIES;
+        if self.entries.is_empty() {
+            self.entries.resize_with(BOUND_ENTRIES, || (0, open_metrics_float(0.0)));
+        }
+        match self.entries.get_mut(slot) {
+            Some(entry) => {
+                if entry.0 != bits {
+                    *entry = (bits, open_metrics_float(value));
+                }
+                &entry.1
+            }
+            None => "",
+        }
+    }
+}
+
 /// Appends the form of `text` to `out` if it is another one. Returns true if it is.
 pub(super) fn replace_bound(text: &[u8], out: &mut Vec<u8>) -> bool {
     if text == b"+Inf" || is_usual(text) {
@@ -106,6 +135,21 @@ mod tests {
         ] {
             assert_eq!(replaced(text), want, "{text}");
         }
+    }
+
+    #[test]
+    fn cached_bounds_are_those_of_their_values() {
+        let mut texts = BoundTexts::default();
+        for round in 0..2 {
+            for idx in 0..1_000 {
+                let value = f64::from(idx) / 8.0 - 3.0;
+                assert_eq!(texts.text(value), open_metrics_float(value), "{round}");
+            }
+        }
+        assert_eq!(texts.text(0.0), "0.0");
+        assert_eq!(texts.text(-0.0), "0.0");
+        let first = texts.text(0.1).as_ptr();
+        assert_eq!(texts.text(0.1).as_ptr(), first, "the text is kept");
     }
 
     #[test]

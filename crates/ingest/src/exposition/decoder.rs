@@ -4,31 +4,51 @@
 
 use chronolith_model::{LabelSource, WriteBatch};
 
+use crate::key_tail::ADDED;
+use crate::remote_write;
+
 use super::content_type::Format;
 use super::fault::ExpositionError;
 use super::labels::text_keys;
 use super::options::DecodeOptions;
+use super::protobuf::ProtobufDecoder;
 use super::refused::Refused;
 use super::text::TextDecoder;
 
 /// Decoder of one body.
+#[derive(Debug)]
 pub struct Decoder {
-    source: LabelSource,
-    text: TextDecoder,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text(Box<TextDecoder>),
+    Protobuf(Box<ProtobufDecoder>),
 }
 
 impl Decoder {
     /// A decoder at the start of a body.
     #[must_use]
     pub fn new(format: Format, options: DecodeOptions) -> Decoder {
-        Decoder { source: text_keys(), text: TextDecoder::new(format == Format::OpenMetrics, options) }
+        let is_open_metrics = format == Format::OpenMetrics;
+        let kind = match format {
+            Format::Protobuf => Kind::Protobuf(Box::new(ProtobufDecoder::new(options))),
+            Format::Text | Format::OpenMetrics => {
+                Kind::Text(Box::new(TextDecoder::new(is_open_metrics, options)))
+            }
+        };
+        Decoder { kind }
     }
 
     /// Returns the source of the keys that the decoder makes. Batches for it have this one, with
     /// [`DecodeOptions::added`] the one of [`crate::added_labels::tailed_keys`].
     #[must_use]
     pub fn source(&self) -> LabelSource {
-        self.source
+        match self.kind {
+            Kind::Text(_) => text_keys(),
+            Kind::Protobuf(_) => remote_write::new_batch().source,
+        }
     }
 
     /// Reads the next bytes of the body into `batch`, and returns how many were read: fewer than all if the
@@ -44,17 +64,28 @@ impl Decoder {
     /// # Panics
     /// If the batch is for another protocol than [`Decoder::source`].
     pub fn feed(&mut self, chunk: &[u8], batch: &mut WriteBatch) -> Result<usize, ExpositionError> {
-        let is_same = batch.source.protocol & !crate::key_tail::ADDED == self.source.protocol;
+        let is_same = batch.source.protocol & !ADDED == self.source().protocol;
         assert!(is_same, "the batch is for another protocol");
-        self.text.feed(chunk, batch)
+        match &mut self.kind {
+            Kind::Text(decoder) => decoder.feed(chunk, batch),
+            Kind::Protobuf(decoder) => decoder.feed(chunk, batch),
+        }
     }
 
-    /// Ends the body: its last line is read, and the refused lines are returned.
+    /// Ends the body: its last line is read, and the refused lines or messages are returned.
     ///
     /// # Errors
     /// As [`Decoder::feed`].
-    pub fn finish(mut self, batch: &mut WriteBatch) -> Result<Refused, ExpositionError> {
-        self.text.finish(batch)?;
-        Ok(self.text.take_refused())
+    pub fn finish(self, batch: &mut WriteBatch) -> Result<Refused, ExpositionError> {
+        match self.kind {
+            Kind::Text(mut decoder) => {
+                decoder.finish(batch)?;
+                Ok(decoder.take_refused())
+            }
+            Kind::Protobuf(mut decoder) => {
+                decoder.finish(batch)?;
+                Ok(decoder.take_refused())
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Bodies of all formats: samples, labels, start times, exemplars, metadata and faults.
 
 mod chunks;
+mod golden;
 
 use chronolith_model::{LabelsBuilder, WriteBatch};
 

@@ -44,6 +44,11 @@ fn any_float(text: &[u8]) -> Result<f64, What> {
     if value.is_infinite() && !is_infinite { Err(What::ValueRange) } else { Ok(value) }
 }
 
+/// Returns a value with the usual bits if it is NaN.
+pub(super) fn without_marker(value: f64) -> f64 {
+    if value.is_nan() { f64::from_bits(NORMAL_NAN_BITS) } else { value }
+}
+
 /// Returns the milliseconds of digits of text format 0.0.4.
 pub(super) fn milliseconds(digits: &[u8]) -> Result<i64, What> {
     let value = number::unsigned(digits).ok_or(What::TimestampRange)?;

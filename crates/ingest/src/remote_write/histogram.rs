@@ -38,8 +38,9 @@ struct Fields {
     custom_values: Vec<f64>,
 }
 
+/// Buckets of one sign, as they are on the wire.
 #[derive(Default)]
-struct Side {
+pub(crate) struct Side {
     spans: Vec<Span>,
     deltas: Vec<i64>,
     counts: Vec<f64>,
@@ -110,14 +111,10 @@ impl Fields {
                 (7, FIXED64) => (out.zero_count_int, out.zero_count_float) = (0, double(&mut message)?),
                 (8, LEN) => out.negative.push_span(message.message()?)?,
                 (9, wire) => out.negative.push_deltas(&mut message, wire)?,
-                (10, wire) => {
-                    push_doubles(&mut message, wire, "buckets", BUCKET_COUNT_MAX, &mut out.negative.counts)?;
-                }
+                (10, wire) => out.negative.push_counts(&mut message, wire)?,
                 (11, LEN) => out.positive.push_span(message.message()?)?,
                 (12, wire) => out.positive.push_deltas(&mut message, wire)?,
-                (13, wire) => {
-                    push_doubles(&mut message, wire, "buckets", BUCKET_COUNT_MAX, &mut out.positive.counts)?;
-                }
+                (13, wire) => out.positive.push_counts(&mut message, wire)?,
                 (14, VARINT) => out.reset_hint = message.varint()?,
                 (15, VARINT) => out.time = message.varint()?.cast_signed(),
                 (16, wire) => {
@@ -149,14 +146,11 @@ impl Fields {
                 zero_count: self.zero_count_float,
                 count: self.count_float,
                 sum: self.sum,
-                positive: Buckets { spans: positive.spans, counts: positive.counts },
-                negative: Buckets { spans: negative.spans, counts: negative.counts },
+                positive: positive.into_float(),
+                negative: negative.into_float(),
                 custom_values: custom_values.clone(),
             })
         } else {
-            let side = |side: Side, name: &str| {
-                Buckets::from_deltas(side.spans, side.deltas).map_err(|error| error.within(name))
-            };
             Histogram::Int(IntHistogram {
                 reset_hint,
                 schema: self.schema,
@@ -164,8 +158,8 @@ impl Fields {
                 zero_count: self.zero_count_int,
                 count: self.count_int,
                 sum: self.sum,
-                positive: side(positive, "positive side")?,
-                negative: side(negative, "negative side")?,
+                positive: positive.into_int("positive side")?,
+                negative: negative.into_int("negative side")?,
                 custom_values: custom_values.clone(),
             })
         };
@@ -181,7 +175,33 @@ impl Fields {
 }
 
 impl Side {
-    fn push_span(&mut self, mut message: Cursor<'_>) -> Result<(), DecodeError> {
+    /// Returns true if there is a span, an empty one too.
+    pub(crate) fn has_spans(&self) -> bool {
+        !self.spans.is_empty()
+    }
+
+    /// Returns true if there are counts that are floats.
+    pub(crate) fn has_float_counts(&self) -> bool {
+        !self.counts.is_empty()
+    }
+
+    /// Returns buckets with the counts that are floats.
+    pub(crate) fn into_float(self) -> Buckets<f64> {
+        Buckets { spans: self.spans, counts: self.counts }
+    }
+
+    /// Returns buckets with the counts that were sent as deltas.
+    pub(crate) fn into_int(self, name: &str) -> Result<Buckets<u64>, HistogramError> {
+        Buckets::from_deltas(self.spans, self.deltas).map_err(|error| error.within(name))
+    }
+
+    /// Reads counts that are floats: packed or one of them.
+    pub(crate) fn push_counts(&mut self, message: &mut Cursor<'_>, wire: u64) -> Result<(), DecodeError> {
+        push_doubles(message, wire, "buckets", BUCKET_COUNT_MAX, &mut self.counts)
+    }
+
+    /// Reads a span.
+    pub(crate) fn push_span(&mut self, mut message: Cursor<'_>) -> Result<(), DecodeError> {
         if self.spans.len() >= SPAN_COUNT_MAX {
             return Err(too_many("spans", SPAN_COUNT_MAX));
         }
@@ -198,7 +218,8 @@ impl Side {
         Ok(())
     }
 
-    fn push_deltas(&mut self, message: &mut Cursor<'_>, wire: u64) -> Result<(), DecodeError> {
+    /// Reads deltas: packed or one of them.
+    pub(crate) fn push_deltas(&mut self, message: &mut Cursor<'_>, wire: u64) -> Result<(), DecodeError> {
         let deltas = &mut self.deltas;
         let mut push = |delta: u64| {
             if deltas.len() >= BUCKET_COUNT_MAX {
@@ -226,11 +247,13 @@ fn too_many(what: &'static str, limit: usize) -> DecodeError {
     DecodeError::TooManyInHistogram { what, limit }
 }
 
-fn double(message: &mut Cursor<'_>) -> Result<f64, WireError> {
+/// Reads a double.
+pub(crate) fn double(message: &mut Cursor<'_>) -> Result<f64, WireError> {
     message.fixed64().map(f64::from_bits)
 }
 
-fn sint32(message: &mut Cursor<'_>) -> Result<i32, WireError> {
+/// Reads a zigzag number of 32 bits.
+pub(crate) fn sint32(message: &mut Cursor<'_>) -> Result<i32, WireError> {
     // The field has 32 bits, so the number fits.
     Ok(unzigzag(u64::from(message.varint_u32()?)) as i32)
 }
