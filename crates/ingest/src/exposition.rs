@@ -19,6 +19,8 @@ mod options;
 mod protobuf;
 mod refused;
 mod room;
+mod rule;
+mod specification;
 mod text;
 mod value;
 
@@ -29,5 +31,5 @@ pub use content_type::{ContentTypeError, Format, FormatChoice, choose_format};
 pub use decoder::Decoder;
 pub use fault::{ExpositionError, Position, Reason};
 pub use labels::{PROTOCOL, parse_labels, text_keys};
-pub use options::{CreatedLines, DecodeOptions, HistogramKinds, Limits, Timestamps};
+pub use options::{BodyRules, CreatedLines, DecodeOptions, HistogramKinds, Limits, Timestamps};
 pub use refused::{Mode, Refused};

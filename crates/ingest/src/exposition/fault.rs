@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::rule::Rule;
+
 /// Bytes of a token that a message shows.
 const TOKEN_BYTES_SHOWN: usize = 64;
 /// Bytes of a line that a message shows, before its fault.
@@ -36,11 +38,13 @@ pub enum Reason {
     Protobuf,
     /// A native histogram that is not valid.
     Histogram,
+    /// A rule of the OpenMetrics specification, where these are checked.
+    Specification,
 }
 
 impl Reason {
     /// Number of reasons.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
 
     /// All reasons, in order of their numbers.
     pub const ALL: [Reason; Reason::COUNT] = [
@@ -55,6 +59,7 @@ impl Reason {
         Reason::Limit,
         Reason::Protobuf,
         Reason::Histogram,
+        Reason::Specification,
     ];
 
     /// Returns the value of the `reason` label of metrics.
@@ -72,6 +77,7 @@ impl Reason {
             Reason::Limit => "limit",
             Reason::Protobuf => "protobuf",
             Reason::Histogram => "histogram",
+            Reason::Specification => "specification",
         }
     }
 }
@@ -156,6 +162,7 @@ pub(super) enum What {
     NoEof,
     LineTooLong,
     TooManyLines,
+    Rule(Rule),
 }
 
 impl What {
@@ -178,6 +185,7 @@ impl What {
             What::ValueAfterExemplar | What::ExemplarTimestamp | What::EntryAfterExemplar => Reason::Exemplar,
             What::MetadataName | What::MetadataText | What::MetricType | What::Unit => Reason::Metadata,
             What::DataAfterEof | What::NoEof => Reason::End,
+            What::Rule(_) => Reason::Specification,
             What::TooManyLabels | What::LineTooLong | What::TooManyLines => Reason::Limit,
         }
     }
@@ -212,6 +220,7 @@ impl What {
             What::DataAfterEof => "unexpected data after # EOF",
             What::NoEof => "data does not end with # EOF",
             What::LineTooLong => "line is longer than the limit",
+            What::Rule(rule) => rule.text(),
             What::TooManyLines => "body has more lines than the limit",
         }
     }

@@ -21,6 +21,8 @@ pub struct DecodeOptions {
     pub histograms: HistogramKinds,
     /// Labels that the receiver adds to each series: job, instance, grouping key, `extra_label`.
     pub added: AddedLabels,
+    /// Rules of OpenMetrics.
+    pub rules: BodyRules,
     /// Limits.
     pub limits: Limits,
 }
@@ -36,6 +38,7 @@ impl DecodeOptions {
             created: CreatedLines::default(),
             histograms: HistogramKinds::default(),
             added: AddedLabels::default(),
+            rules: BodyRules::default(),
             limits: Limits::default(),
         }
     }
@@ -71,6 +74,17 @@ pub enum HistogramKinds {
     NativeAndClassic,
     /// Classic alone (`scrape_native_histograms: false`).
     Classic,
+}
+
+/// Rules that a body of OpenMetrics has to obey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BodyRules {
+    /// Rules of Prometheus's parser: the grammar of lines.
+    #[default]
+    Prometheus,
+    /// Rules of the specification on families, types and groups as well: for checks of exporters. Memory
+    /// grows with the names of the body.
+    Specification,
 }
 
 /// Limits of one body.

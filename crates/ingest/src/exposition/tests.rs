@@ -2,6 +2,7 @@
 
 mod chunks;
 mod golden;
+mod rules;
 
 use chronolith_model::{LabelsBuilder, WriteBatch};
 

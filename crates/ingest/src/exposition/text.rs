@@ -14,11 +14,13 @@ use super::bounds::replace_bound;
 use super::created::{self, WaitingSamples};
 use super::fault::{ExpositionError, Fault, What};
 use super::grammar::{self, Dialect, LabelVisitor, OpenMetrics, Sample, Text, slice};
-use super::labels::{PROTOCOL, Push, REPLACED};
+use super::labels::{PROTOCOL, Push, REPLACED, unescape};
 use super::metadata::{Comment, Family, comment};
-use super::options::{CreatedLines, DecodeOptions, EXEMPLAR_LABEL_BYTES_MAX, Timestamps};
+use super::options::{BodyRules, CreatedLines, DecodeOptions, EXEMPLAR_LABEL_BYTES_MAX, Timestamps};
 use super::refused::Refused;
 use super::room::{has_hard_limit, has_soft_limit};
+use super::rule::Rule;
+use super::specification::{CheckedSample, Declared, Specification};
 use super::value::float_seconds;
 
 /// Decoder of a body of one of the text formats.
@@ -37,11 +39,14 @@ pub(super) struct TextDecoder {
     /// Series of the batch at the end of the last call.
     series_count: usize,
     exemplar_labels: LabelsBuilder,
+    /// Checks of the specification, where they are asked for.
+    specification: Option<Box<Specification>>,
     refused: Refused,
 }
 
 impl TextDecoder {
     pub(super) fn new(is_open_metrics: bool, options: DecodeOptions) -> TextDecoder {
+        let checks = is_open_metrics && options.rules == BodyRules::Specification;
         TextDecoder {
             is_open_metrics,
             options,
@@ -53,6 +58,7 @@ impl TextDecoder {
             waiting: WaitingSamples::default(),
             series_count: 0,
             exemplar_labels: LabelsBuilder::new(),
+            specification: checks.then(Box::default),
             refused: Refused::default(),
         }
     }
@@ -248,10 +254,12 @@ impl TextDecoder {
         self.check_length(start, end)?;
         let comment = comment::<D>(slice(rest, 0..len))
             .map_err(|fault| Fault { at: at + fault.at, what: fault.what })?;
-        match comment {
-            Comment::Eof => self.has_eof = true,
-            Comment::Other => return Ok(end + 1),
-            _ => {}
+        self.has_eof = comment == Comment::Eof;
+        if let Some(specification) = &mut self.specification {
+            check_comment(specification, comment).map_err(|rule| Fault { at, what: What::Rule(rule) })?;
+        }
+        if comment == Comment::Other {
+            return Ok(end + 1);
         }
         self.waiting.clear();
         self.family.add::<D>(comment, &mut batch.metadata);
@@ -287,6 +295,9 @@ impl TextDecoder {
             (exemplar, next) = self.exemplar(lines, brace, &sample)?;
         }
         self.check_length(start, next - 1)?;
+        if let Some(specification) = &mut self.specification {
+            check_sample(specification, lines, at, &sample, exemplar.as_ref())?;
+        }
         let keeps_start = D::IS_OPEN_METRICS
             && self.options.created == CreatedLines::StartTimes
             && created::has_start_time(self.family.kind);
@@ -388,6 +399,47 @@ impl TextDecoder {
             raw.truncate(end);
         }
     }
+}
+
+/// Checks a comment by the specification.
+#[cold]
+fn check_comment(specification: &mut Specification, comment: Comment<'_>) -> Result<(), Rule> {
+    let (name, declared) = match comment {
+        Comment::Type(name, kind) => (name, Declared::Type(kind)),
+        Comment::Help(name, _) => (name, Declared::Help),
+        Comment::Unit(name, unit) => (name, Declared::Unit(std::str::from_utf8(unit).unwrap_or(""))),
+        Comment::Eof => return specification.end(),
+        Comment::Other => return Ok(()),
+    };
+    specification.comment(&unescape(std::str::from_utf8(name).unwrap_or("")), declared)
+}
+
+/// Checks a sample by the specification.
+#[cold]
+fn check_sample(
+    specification: &mut Specification,
+    lines: &[u8],
+    at: usize,
+    sample: &Sample,
+    exemplar: Option<&Exemplar>,
+) -> Result<(), Fault> {
+    let mut labels = LabelsBuilder::new();
+    grammar::series::<OpenMetrics>(lines, at, &mut Push { out: &mut labels, is_utf8: true })?;
+    labels.sort();
+    let name = std::str::from_utf8(slice(lines, sample.series.name.clone())).unwrap_or("");
+    let char_count = |(name, value): (&str, &str)| name.chars().count() + value.chars().count();
+    let rule = |rule| Fault { at, what: What::Rule(rule) };
+    if exemplar.is_some_and(|exemplar| exemplar.labels.iter().map(char_count).sum::<usize>() > 128) {
+        return Err(rule(Rule::ExemplarTooLong));
+    }
+    let checked = CheckedSample {
+        name: &unescape(name),
+        labels: &labels,
+        value: sample.value,
+        time_ms: sample.time_ms,
+        has_exemplar: sample.exemplar.is_some(),
+    };
+    specification.sample(&checked).map_err(rule)
 }
 
 /// Labels of a sample line: counted, and searched for the bound.
