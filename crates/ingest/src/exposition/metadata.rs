@@ -8,6 +8,7 @@ use chronolith_model::{MetadataEntry, MetricKind};
 use super::fault::{Fault, What};
 use super::grammar::{Dialect, metric_name_end, quote_end};
 use super::labels::{unescape, unescape_help};
+use super::room::MetadataBytes;
 
 /// Content of a comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +145,7 @@ pub(super) struct Family {
     pub(super) name_bytes: usize,
     /// Entry that further lines may complete.
     entry: Option<MetadataEntry>,
+    moved: MetadataBytes,
 }
 
 impl Family {
@@ -181,6 +183,14 @@ impl Family {
 
     /// Moves the entry at hand to `out`.
     pub(super) fn flush(&mut self, out: &mut Vec<MetadataEntry>) {
-        out.extend(self.entry.take());
+        if let Some(entry) = self.entry.take() {
+            self.moved.add(&entry, out);
+            out.push(entry);
+        }
+    }
+
+    /// Returns true if the entries in `out` take as much memory as they may.
+    pub(super) fn has_byte_limit(&self, out: &[MetadataEntry]) -> bool {
+        self.moved.has_limit(out)
     }
 }

@@ -22,7 +22,7 @@ use crate::remote_write::wire::{Cursor, LEN};
 use super::fault::{ExpositionError, Reason};
 use super::options::DecodeOptions;
 use super::refused::Refused;
-use super::room::has_soft_limit;
+use super::room::{MetadataBytes, has_soft_limit};
 
 use family::Family;
 use fault::Fault;
@@ -45,6 +45,7 @@ pub(super) struct ProtobufDecoder {
     /// Offset of the first metric of the message at hand that is not in a batch.
     next_metric: usize,
     writer: MetricWriter,
+    metadata: MetadataBytes,
     refused: Refused,
 }
 
@@ -70,6 +71,7 @@ impl ProtobufDecoder {
             message_count: 0,
             next_metric: 0,
             writer: MetricWriter::default(),
+            metadata: MetadataBytes::default(),
             refused: Refused::default(),
         }
     }
@@ -106,7 +108,9 @@ impl ProtobufDecoder {
     }
 
     fn is_full(&self, batch: &WriteBatch) -> bool {
-        has_soft_limit(batch) || self.writer.has_histogram_limit(batch)
+        has_soft_limit(batch)
+            || self.writer.has_histogram_limit(batch)
+            || self.metadata.has_limit(&batch.metadata)
     }
 
     /// Reads the message at the start of `bytes`, or keeps them. Returns the number of bytes read: none if
@@ -232,7 +236,9 @@ impl ProtobufDecoder {
             Err(fault) => return self.refuse(fault).map(|()| true),
         };
         if is_first {
-            batch.metadata.push(family.metadata());
+            let entry = family.metadata();
+            self.metadata.add(&entry, &batch.metadata);
+            batch.metadata.push(entry);
             self.writer.begin(&family);
         }
         let mut at = Cursor::new(message);

@@ -72,7 +72,6 @@ impl TextDecoder {
         batch.pad_start_times();
         self.series_count = batch.series.len();
         if self.is_full(batch) {
-            self.family.flush(&mut batch.metadata);
             self.waiting.clear();
         }
         fed
@@ -167,7 +166,8 @@ impl TextDecoder {
     /// Returns true if no line is read until the batch is cleared: at a border of families or start times
     /// from the soft limits on, anywhere from the hard ones on.
     fn is_full(&self, batch: &WriteBatch) -> bool {
-        has_soft_limit(batch) && (self.waiting.is_empty() || has_hard_limit(batch))
+        let is_large = has_soft_limit(batch) || self.family.has_byte_limit(&batch.metadata);
+        is_large && (self.waiting.is_empty() || has_hard_limit(batch))
     }
 
     /// Reads whole lines until the batch is full. Returns the number of bytes read.

@@ -67,6 +67,27 @@ fn flipped_bits_never_panic() {
     }
 }
 
+/// Help texts were bounded by their number alone, so that a body of long ones took gigabytes.
+#[test]
+fn long_help_texts_end_a_batch() {
+    let help = "x".repeat(1 << 16);
+    let lines = (0..400).map(|idx| format!("# HELP a{idx} {help}\n# TYPE a{idx} gauge\na{idx} 1\n"));
+    let body = lines.collect::<String>();
+    let mut decoder = Decoder::new(Format::Text, strict());
+    let mut batch = WriteBatch::new(decoder.source());
+    let mut at = 0;
+    let mut entry_count = 0;
+    while at < body.len() {
+        at += decoder.feed(&body.as_bytes()[at..], &mut batch).expect("a valid body");
+        let bytes: usize = batch.metadata.iter().map(|entry| entry.help.len()).sum();
+        assert!(bytes <= super::room::BYTES_SOFT + 2 * help.len(), "{bytes}");
+        entry_count += batch.metadata.len();
+        batch.clear();
+    }
+    decoder.finish(&mut batch).expect("a valid body");
+    assert_eq!(entry_count + batch.metadata.len(), 400);
+}
+
 /// Names, labels and values as a client writes them, and as they are read.
 fn arbitrary_line(rng: &Rng, format: Format) -> (String, String) {
     let texts = ["a", "le", "b_c", "x y", "\u{fc}", "q\"q", "back\\slash", "new\nline", "{}", "# EOF", ",="];
