@@ -120,6 +120,9 @@ pub struct Refused {
     ///
     /// [`Verdict::Dropped`]: super::Verdict::Dropped
     pub dropped_count: u64,
+    /// Points in the batch of deltas, which callers without an accumulator reject. A histogram is one point,
+    /// whatever the number of its series.
+    pub delta_point_count: u64,
     /// Exemplars that are not stored.
     pub exemplars: ExemplarRejects,
     /// Metadata that are not UTF-8, or beyond the limit of a request.

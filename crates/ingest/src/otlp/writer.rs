@@ -278,9 +278,10 @@ impl<'a, 'b> Writer<'a, 'b> {
         debug_assert!(self.times.latest_ns >= self.times.earliest_ns, "the point began");
         if point.stored_count == 0 {
             self.refused.dropped_count += 1;
-        } else if !self.has_target {
-            self.refused.point_without_target_count += 1;
+            return;
         }
+        self.refused.delta_point_count += u64::from(self.is_delta);
+        self.refused.point_without_target_count += u64::from(!self.has_target);
     }
 
     /// Takes back what a rejected point has written, and counts it.

@@ -37,7 +37,7 @@ fn deltas_are_apart_from_cumulative_points() {
         metric("now", GAUGE, MessageEncoder::new().message(1, number(1.0))),
     ];
     let (decoder, refused) = decode(OtlpSettings::default(), request(service("shop"), metrics));
-    assert_eq!(refused, Refused::default());
+    assert_eq!((refused.delta_point_count, refused.point_count()), (1, 0));
     let deltas = text(&[&decoder.out.deltas]);
     assert_eq!(deltas.series, [r#"{__name__="delta_total", job="shop"}"#]);
     assert_eq!(decoder.out.deltas.start_times, [1_699_999_990_000]);
@@ -46,6 +46,22 @@ fn deltas_are_apart_from_cumulative_points() {
     assert_eq!(cumulative.series, want);
     let kinds: Vec<MetricKind> = decoder.out.cumulative.metadata.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [MetricKind::Counter, MetricKind::Counter, MetricKind::Gauge]);
+}
+
+/// A caller without an accumulator rejects deltas by count: a point of several series is one, a rejected or
+/// cumulative one is none.
+#[test]
+fn points_of_deltas_are_counted_once() {
+    let explicit = || MessageEncoder::new().fixed64(3, TIME_NS).double(7, 1.0).fixed64(6, 0).fixed64(6, 0);
+    let bad = || explicit().attribute(9, "...", "v");
+    let metrics = [
+        metric("delta", HISTOGRAM, list([explicit(), bad(), explicit()], DELTA)),
+        metric("sum", SUM, list([number(1.0)], DELTA)),
+        metric("cumulative", HISTOGRAM, list([explicit()], CUMULATIVE)),
+    ];
+    let (decoder, refused) = decode(OtlpSettings::default(), request(service("shop"), metrics));
+    assert_eq!((refused.delta_point_count, refused.point_count()), (3, 1));
+    assert_eq!(decoder.out.deltas.series.len(), 7, "count and two buckets of two points, and a sum");
 }
 
 #[test]
