@@ -73,7 +73,7 @@ def refused_starts(args, broker, work):
               "exit %s after %.1f s: %s" % (done.returncode, took, text[-600:]))
 
 
-def without_log(ledger, name, stop, start):
+def without_log(ledger, copies, name, stop, start):
     """While brokers do not acknowledge: 503, reads go on, nothing is acknowledged; afterwards all recovers."""
     before = len(ledger.acknowledged)
     stop()
@@ -83,16 +83,16 @@ def without_log(ledger, name, stop, start):
           status == 503 and retry and took < 5 * ACK_TIMEOUT_S, (status, headers, body, took))
     stored = ledger.stored({})
     check("%s: reads go on" % name, isinstance(stored, set) and ledger.acknowledged <= stored, stored)
-    # One of three brokers still has the log of some partitions, so not every owner misses it.
+    # The only broker that is left may lead all partitions: then owners read on, and only writes are refused.
     ready = until(lambda: [node.client.request("GET", "/-/ready")[0] for node in ledger.cluster.owners],
                   lambda all_of: 503 in all_of)
-    check("%s: owners notice it" % name, 503 in ready, ready)
+    check("%s: owners notice it, or have a leader" % name, 503 in ready or copies > 1, ready)
     time.sleep(REPORTED_WITHIN_S)
     stored, warnings = ledger.stored_and_warnings({})
     check("%s: reads go on once query nodes know it" % name,
           isinstance(stored, set) and ledger.acknowledged <= stored, stored)
-    check("%s: the answer names the missing log" % name,
-          any("its log cannot be read" in warning for warning in warnings), warnings)
+    check("%s: the answer names a log that is missing" % name,
+          any("its log cannot be read" in warning for warning in warnings) == (503 in ready), (ready, warnings))
     check("%s: nothing is acknowledged" % name, len(ledger.acknowledged) == before)
     start()
     status = until(lambda: ledger.write()[0], lambda status: status == 204)
@@ -194,8 +194,8 @@ def run(args, broker, work):
 
         def tell(verb):
             return lambda: [broker.tell("%s %s" % (verb, number)) for number in chosen]
-        without_log(ledger, "broker killed", tell("kill"), tell("start"))
-        without_log(ledger, "broker hangs", tell("pause"), tell("resume"))
+        without_log(ledger, copies, "broker killed", tell("kill"), tell("start"))
+        without_log(ledger, copies, "broker hangs", tell("pause"), tell("resume"))
         bucket_away(ledger, work)
         owner_hangs(ledger)
         dead = [node.argv for node in cluster.nodes() if node.process.poll() is not None]
