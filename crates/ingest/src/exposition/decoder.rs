@@ -54,8 +54,9 @@ impl Decoder {
     /// Reads the next bytes of the body into `batch`, and returns how many were read: fewer than all if the
     /// batch is full. The caller then stores and clears the batch, and calls again with the bytes after them.
     ///
-    /// Series have one sample each, in the order of the body. A batch grows to some 130,000 series and 70 MB;
-    /// an unfinished line or message is kept within its limit. Cost: one pass.
+    /// Series have one sample each, in the order of the body. A batch grows to some 130,000 series and 70 MB
+    /// of keys; samples, exemplars (32 MB) and native histograms come on top. An unfinished line or message
+    /// is kept within its limit. Cost: one pass.
     ///
     /// # Errors
     /// In [`super::Mode::Strict`], the first error: the body is refused, with the batches that were read from
